@@ -1,0 +1,1 @@
+"""The compute-node agent: what a libvirt host has, who sits where, what conflicts."""

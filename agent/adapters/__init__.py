@@ -1,0 +1,1 @@
+"""One outside thing each: they fetch and store and decide nothing."""

@@ -1,0 +1,1 @@
+"""agentctl, the commands for people."""

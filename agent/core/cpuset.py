@@ -1,0 +1,149 @@
+"""An immutable set of CPU numbers on one int, and Linux's cpulist text both ways.
+
+The kernel writes lists of NUMA node ids in the same form, so a nodeset is a `CpuSet` too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?")
+
+HIGHEST_ID = 1 << 20
+"""No kernel has that many CPUs; a larger number in a list is a typing error, not a set of a million bits."""
+
+
+class CpuSet:
+    """Set of non-negative numbers; hashable, ordered when iterated, as cheap to combine as two ints."""
+
+    __slots__ = ("_mask",)
+    _mask: int
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        mask = 0
+        for number in numbers:
+            mask |= 1 << number
+        object.__setattr__(self, "_mask", mask)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"CpuSet is immutable: {name} cannot be set")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (CpuSet.from_mask, (self._mask,))
+
+    @classmethod
+    def from_mask(cls, mask: int) -> CpuSet:
+        """Bit n of `mask` set means n is in the set."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "_mask", mask)
+        return made
+
+    @classmethod
+    def parse(cls, text: str) -> CpuSet:
+        """Read cpulist text: "0-3,8", "^2" takes away (as libvirt and nova write it), "0-31:2/8" is the kernel's stride.
+
+        Empty text is the empty set. Raises ValueError that quotes the part which is no list.
+        """
+        taken = removed = 0
+        for part in (piece.strip() for piece in text.strip().strip("\0").split(",")):
+            if part.startswith("^"):
+                removed |= _group_mask(part[1:].strip(), text)
+            elif part:
+                taken |= _group_mask(part, text)
+        return cls.from_mask(taken & ~removed)
+
+    @classmethod
+    def parse_hex(cls, text: str) -> CpuSet:
+        """Read the kernel's comma-grouped hexadecimal mask, "00000000,ffffffff"; any width."""
+        digits = text.strip().strip("\0").replace(",", "").removeprefix("0x")
+        return cls.from_mask(int(digits, 16)) if digits else cls()
+
+    @property
+    def mask(self) -> int:
+        """The set as an int, bit n for number n."""
+        return self._mask
+
+    @property
+    def lowest(self) -> int:
+        """Smallest member; ValueError when empty."""
+        if not self._mask:
+            raise ValueError("the empty CpuSet has no lowest member")
+        return (self._mask & -self._mask).bit_length() - 1
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number >= 0 and bool(self._mask >> number & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        mask = self._mask
+        while mask:
+            low = mask & -mask
+            yield low.bit_length() - 1
+            mask ^= low
+
+    def __len__(self) -> int:
+        return self._mask.bit_count()
+
+    def __bool__(self) -> bool:
+        return bool(self._mask)
+
+    def __eq__(self, other: object) -> bool:
+        return self._mask == other._mask if isinstance(other, CpuSet) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._mask)
+
+    def __or__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self._mask | other._mask)
+
+    def __and__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self._mask & other._mask)
+
+    def __sub__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self._mask & ~other._mask)
+
+    def __xor__(self, other: CpuSet) -> CpuSet:
+        return CpuSet.from_mask(self._mask ^ other._mask)
+
+    def __le__(self, other: CpuSet) -> bool:
+        return not self._mask & ~other._mask
+
+    def isdisjoint(self, other: CpuSet) -> bool:
+        """True when no number is in both."""
+        return not self._mask & other._mask
+
+    def __str__(self) -> str:
+        """Kernel cpulist text, "" when empty: CpuSet.parse(str(s)) == s."""
+        return ",".join(_range_text(first, last) for first, last in self._ranges())
+
+    def __repr__(self) -> str:
+        return f"CpuSet({str(self)!r})"
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        mask = self._mask
+        while mask:
+            first = (mask & -mask).bit_length() - 1
+            run = mask >> first
+            length = (~run & (run + 1)).bit_length() - 1
+            yield first, first + length - 1
+            mask &= ~(((1 << length) - 1) << first)
+
+
+def _range_text(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _group_mask(part: str, text: str) -> int:
+    match = _GROUP.fullmatch(part)
+    if match is None:
+        raise ValueError(f"{part!r} in {text!r} is not a CPU number or range")
+    first = int(match["first"])
+    last = first if match["last"] is None else int(match["last"])
+    if last < first or last >= HIGHEST_ID:
+        raise ValueError(f"{part!r} in {text!r} runs backwards or beyond {HIGHEST_ID - 1}")
+    if match["size"] is None:
+        return ((1 << (last - first + 1)) - 1) << first
+    used, size = int(match["used"]), int(match["size"])
+    if not 0 < used <= size:
+        raise ValueError(f"{part!r} in {text!r} uses more of a group than the group has")
+    return sum(1 << n for n in range(first, last + 1) if (n - first) % size < used)

@@ -1,0 +1,117 @@
+"""Total, used, promised and free of a host, folded from topology, configuration and what is seen. Total: never raises."""
+
+from __future__ import annotations
+
+from agent.core.conflicts import Conflict, Owner
+from agent.core.cpuset import CpuSet
+from agent.core.pci import DeviceType, PciAddress
+from agent.core.values import Value
+
+
+class CpuHolder(Value, frozen=True, kw_only=True):
+    """Who holds one host CPU, sorted by uuid."""
+
+    cpu: int
+    owners: tuple[Owner, ...]
+
+
+class CpuAmount(Value, frozen=True, kw_only=True):
+    """Sets of host CPUs. free = total - taken and what cannot be used (offline, withheld, uncertain)."""
+
+    total: CpuSet
+    used: CpuSet
+    promised: CpuSet = CpuSet()
+    free: CpuSet
+
+
+class Amount(Value, frozen=True, kw_only=True):
+    """A countable resource. free may be negative: more is used than there is. limit: what total, reserve and ratio
+    allow; free = limit - used - promised."""
+
+    total: int
+    reserved: int = 0
+    limit: int
+    used: int
+    promised: int = 0
+    free: int
+
+
+class PageAmount(Value, frozen=True, kw_only=True):
+    """Huge pages of one size, in pages. kernel_free: what the kernel says is free now, which other users lower too."""
+
+    size_kib: int
+    total: int
+    reserved: int = 0
+    used: int
+    promised: int = 0
+    free: int
+    kernel_free: int | None = None
+
+
+class CellUsage(Value, frozen=True, kw_only=True):
+    """One host cell. memory_kib: small-page memory. shared: vCPUs that float and are confined to this cell."""
+
+    id: int
+    dedicated: CpuAmount
+    shared_cpus: CpuSet
+    shared: Amount
+    memory_kib: Amount
+    pages: tuple[PageAmount, ...] = ()
+    holders: tuple[CpuHolder, ...] = ()
+
+
+class HostUsage(Value, frozen=True, kw_only=True):
+    """The host as a whole: sums over the cells plus guests that no cell can be named for."""
+
+    dedicated: CpuAmount
+    shared_cpus: CpuSet
+    shared: Amount
+    memory_kib: Amount
+    pages: tuple[PageAmount, ...] = ()
+    holders: tuple[CpuHolder, ...] = ()
+
+
+class DeviceUsage(Value, frozen=True, kw_only=True):
+    """One PCI function that a guest has or could have. offered: the configuration lets guests have it. remark: one
+    sentence, None when there is nothing to say."""
+
+    address: PciAddress
+    type: DeviceType
+    vendor_id: str
+    product_id: str
+    cell: int | None
+    offered: bool
+    free: bool
+    owners: tuple[Owner, ...] = ()
+    remark: str | None = None
+
+
+class MdevUsage(Value, frozen=True, kw_only=True):
+    """A mediated device that exists or that a guest names."""
+
+    uuid: str
+    type: str | None
+    parent: PciAddress | None
+    exists: bool
+    owners: tuple[Owner, ...] = ()
+
+
+class Remark(Value, frozen=True, kw_only=True):
+    """Something about one guest that is no conflict: its XML cannot be read, its vCPUs float over dedicated CPUs."""
+
+    uuid: str
+    name: str
+    text: str
+
+
+class Usage(Value, frozen=True, kw_only=True):
+    """The whole result, sorted by id throughout. free_is_uncertain: a guest's CPUs are unknown, so dedicated CPUs called
+    free may not be."""
+
+    cells: tuple[CellUsage, ...]
+    host: HostUsage
+    pci: tuple[DeviceUsage, ...] = ()
+    mdevs: tuple[MdevUsage, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    free_is_uncertain: bool = False

@@ -1,0 +1,69 @@
+"""Exceptions that cross modules.
+
+    AgentError
+    ├── ConfigError        an option is wrong: the daemon does not start, a reload is not taken
+    ├── HostReadError      a file or call of the host gave nothing usable
+    ├── FormatError        outside text that is not what it should be (domain XML, capabilities)
+    ├── WireError          a payload of the API or the journal that does not parse
+    ├── LibvirtError       libvirt is out of reach, or refused
+    │   ├── LibvirtUnavailable   no connection: stopped, no socket, no permission
+    │   ├── LibvirtTimeout       a call did not come back in its time
+    │   └── DomainGone           the domain is not there (any more)
+    ├── JournalError       the journal cannot be read or written
+    ├── TwinRunning        another agent uses the same state folder
+    └── DaemonUnavailable  the agent's socket is missing, refused, or not ours
+"""
+
+from __future__ import annotations
+
+
+class AgentError(Exception):
+    """Root of all; its text says what, where, found, and what to do."""
+
+
+class ConfigError(AgentError):
+    """One or more options are wrong; `faults` has one sentence for each."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+class HostReadError(AgentError):
+    """A file or call of the host gave nothing usable."""
+
+
+class FormatError(AgentError):
+    """Outside text that is not what it should be."""
+
+
+class WireError(AgentError):
+    """A payload that does not parse; names the field."""
+
+
+class LibvirtError(AgentError):
+    """libvirt is out of reach, or refused."""
+
+
+class LibvirtUnavailable(LibvirtError):
+    """No connection to libvirt."""
+
+
+class LibvirtTimeout(LibvirtError):
+    """A call did not come back in its time."""
+
+
+class DomainGone(LibvirtError):
+    """The domain is not there (any more)."""
+
+
+class JournalError(AgentError):
+    """The journal cannot be read or written."""
+
+
+class TwinRunning(AgentError):
+    """Another agent uses the same state folder."""
+
+
+class DaemonUnavailable(AgentError):
+    """The agent's socket is missing, refused, or not an agent's."""

@@ -1,0 +1,1 @@
+"""Outside text to values and back; pure."""

@@ -1,0 +1,66 @@
+"""The one codec: values to JSON and back, for the journal, the local API and the commands.
+
+CPU sets travel as cpulist text, PCI addresses as "0000:3b:00.1", read-only maps as objects. A field that is unknown to
+the receiver is refused by name, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import GenericAlias, MappingProxyType
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from agent.core.cpuset import CpuSet
+from agent.core.pci import PciAddress
+from agent.errors import WireError
+
+T = TypeVar("T")
+
+_TEXT_TYPES: dict[Any, Callable[[str], object]] = {CpuSet: CpuSet.parse, PciAddress: PciAddress.parse}
+
+
+def to_builtins(value: object) -> Any:
+    """Dicts, lists, strings and numbers that json can write; key order as declared."""
+    return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
+
+
+def from_builtins(data: object, kind: type[T]) -> T:
+    """The inverse of `to_builtins`. Raises WireError that names the field at fault."""
+    try:
+        return msgspec.convert(data, kind, dec_hook=_decode, str_keys=True)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise WireError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON of a value."""
+    return msgspec.json.encode(value, enc_hook=_encode)
+
+
+def from_json(data: bytes | str, kind: type[T]) -> T:
+    """The inverse of `to_json`. Raises WireError that names the field at fault."""
+    try:
+        return msgspec.json.decode(data, type=kind, dec_hook=_decode)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise WireError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, CpuSet | PciAddress):
+        return str(value)
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    raise TypeError(f"no JSON form is known for {type(value).__name__}")
+
+
+def _decode(kind: Any, data: object) -> object:
+    if kind in _TEXT_TYPES:
+        if not isinstance(data, str):
+            raise ValueError(f"{data!r} is not text")
+        return _TEXT_TYPES[kind](data)
+    if get_origin(kind) is MappingProxyType:
+        plain = GenericAlias(dict, get_args(kind))
+        return MappingProxyType(msgspec.convert(data, plain, dec_hook=_decode, str_keys=True, strict=False))
+    raise TypeError(f"no value is known for {kind}")

@@ -1,0 +1,1 @@
+"""All tests; each folder says against what."""

@@ -1,0 +1,1 @@
+"""Adapters against the real peers: kernel, lstopo, sockets."""

@@ -1,0 +1,1 @@
+"""Faults that people met on real hosts, as cases."""

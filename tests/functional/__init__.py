@@ -1,0 +1,1 @@
+"""The daemon and the commands on a real libvirtd with real QEMU guests."""
