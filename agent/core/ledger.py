@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
+from agent.core.pci import PciAddress
 from agent.core.values import ReadOnlyMap, Value
 
 
@@ -40,3 +41,32 @@ class Ledger(Value, frozen=True, kw_only=True):
 
     connection: int = 0
     sightings: ReadOnlyMap[str, Sighting] = MappingProxyType({})
+
+
+class PageHold(Value, frozen=True, kw_only=True):
+    """Huge pages of one size. cell: host cell, None when no cell can be named."""
+
+    cell: int | None
+    size_kib: int
+    count: int
+
+
+class Holds(Value, frozen=True, kw_only=True):
+    """What one guest holds (LEDGER 4). cpus: exclusive, emulator's included; emulator_cpus: the part that only the
+    emulator and iothreads have. confined: CPUs that floating vCPUs are confined to (they hold none of them).
+    cell_* by host cell; host_*: what no single cell can be named for. memory is small-page memory. uncertain: the CPUs
+    could not be read at all.
+    """
+
+    uuid: str
+    cpus: CpuSet = CpuSet()
+    emulator_cpus: CpuSet = CpuSet()
+    confined: CpuSet = CpuSet()
+    cell_memory_kib: ReadOnlyMap[int, int] = MappingProxyType({})
+    host_memory_kib: int = 0
+    pages: tuple[PageHold, ...] = ()
+    cell_shared: ReadOnlyMap[int, int] = MappingProxyType({})
+    host_shared: int = 0
+    devices: tuple[PciAddress, ...] = ()
+    mdevs: tuple[str, ...] = ()
+    uncertain: bool = False
