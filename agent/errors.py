@@ -11,7 +11,8 @@
     │   └── DomainGone           the domain is not there (any more)
     ├── JournalError       the journal cannot be read or written
     ├── TwinRunning        another agent uses the same state folder
-    └── DaemonUnavailable  the agent's socket is missing, refused, or not ours
+    ├── DaemonUnavailable  the agent's socket is missing, refused, or not ours
+    └── RequestRefused     the agent answered no
 """
 
 from __future__ import annotations
@@ -67,3 +68,12 @@ class TwinRunning(AgentError):
 
 class DaemonUnavailable(AgentError):
     """The agent's socket is missing, refused, or not an agent's."""
+
+
+class RequestRefused(AgentError):
+    """The agent answered no; `code` and `retry` are those of the refusal."""
+
+    def __init__(self, message: str, *, code: str, retry: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry = retry

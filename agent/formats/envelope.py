@@ -1,0 +1,109 @@
+"""What travels over the local API: one request in, one envelope out. The same body serves RPC."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Literal
+
+from agent.core.snapshot import Identity
+from agent.core.values import ReadOnlyMap, Value
+from agent.formats import wire
+
+VERSION = 1
+"""Of the envelope. A receiver refuses another one by name."""
+
+Retry = Literal["elsewhere", "later", "never"]
+
+
+class Peer(Value, frozen=True, kw_only=True):
+    """The process at the other end of a UNIX socket, as the kernel saw it when it connected."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+class ApiRequest(Value, frozen=True, kw_only=True):
+    """One request to the local API. path: decoded, without the query. query: decoded; of a repeated name the last.
+    writable: it came over the socket that may change things."""
+
+    method: str
+    path: str
+    peer: Peer
+    query: ReadOnlyMap[str, str] = MappingProxyType({})
+    body: bytes = b""
+    writable: bool = False
+
+
+class ApiResponse(Value, frozen=True, kw_only=True):
+    """One answer: an HTTP status and the body as it goes out."""
+
+    body: bytes
+    status: int = HTTPStatus.OK
+    content_type: str = "application/json"
+
+
+class Refusal(Value, frozen=True, kw_only=True):
+    """Why not. code: one of DESIGN's words ("InvalidRequest", "AgentNotReady", ...). message: one sentence for people.
+    retry: whether asking again can help, and where. reasons: the parts, when there are several."""
+
+    code: str
+    message: str
+    retry: Retry = "never"
+    reasons: tuple[str, ...] = ()
+
+
+class Envelope(Value, frozen=True, kw_only=True):
+    """Every answer. Exactly one of result and refusal counts, by `ok`.
+
+    now: the agent's wall clock, RFC 3339. agent_id to generation: which agent, start and picture this answer is of; empty
+    and 0 when the server refused before anything looked at a picture. result: a value on the way out, plain dicts and
+    lists on the way in.
+    """
+
+    v: int = VERSION
+    agent_id: str = ""
+    boot_id: str = ""
+    epoch: int = 0
+    generation: int = 0
+    now: str = ""
+    ok: bool
+    result: Any = None
+    refusal: Refusal | None = None
+
+
+def success(identity: Identity, generation: int, now: str, result: object) -> Envelope:
+    """The envelope of an answer; `result` is any value that the codec can write."""
+    return Envelope(
+        agent_id=identity.agent_id,
+        boot_id=identity.boot_id,
+        epoch=identity.epoch,
+        generation=generation,
+        now=now,
+        ok=True,
+        result=result,
+    )
+
+
+def refused(identity: Identity, generation: int, now: str, refusal: Refusal) -> Envelope:
+    """The envelope of a refusal."""
+    return Envelope(
+        agent_id=identity.agent_id,
+        boot_id=identity.boot_id,
+        epoch=identity.epoch,
+        generation=generation,
+        now=now,
+        ok=False,
+        refusal=refusal,
+    )
+
+
+def respond(envelope: Envelope, status: int = HTTPStatus.OK) -> ApiResponse:
+    """The envelope as an HTTP answer."""
+    return ApiResponse(body=wire.to_json(envelope), status=status)
+
+
+def refuse_unseen(code: str, message: str, status: int) -> ApiResponse:
+    """A refusal by the server itself, before any handler saw the request."""
+    return respond(Envelope(ok=False, refusal=Refusal(code=code, message=message)), status)
