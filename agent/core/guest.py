@@ -69,9 +69,11 @@ class ObservedDomain(Value, frozen=True, kw_only=True):
     """What a domain's XML says.
 
     vcpus: the maximum; vcpus_online: guest numbers of those plugged now. cpuset: <vcpu cpuset>, the default for threads
-    without a pin of their own (None: not given). memory_kib: all memory now, devices included. mode, nodeset:
+    without a pin of their own (None: not given). memory_kib: all memory that the guest can use now, devices included.
+    current_memory_kib: what the balloon leaves it; max_memory_kib: up to which modules can be plugged. mode, nodeset:
     numatune's memory element (nodeset empty: not given, or left to libvirt with placement "auto").
-    page_size_kib: huge pages for all guest memory that no guest cell names another size for; None: small pages.
+    page_size_kib: huge pages for all guest memory that no guest cell names another size for; None: small pages, or
+    with default_huge_pages those of the host's default size, which the XML does not name.
     facts: what the maker wrote (nova: flavor, project, user; extra specs as "extra:NAME").
     """
 
@@ -90,6 +92,9 @@ class ObservedDomain(Value, frozen=True, kw_only=True):
     nodeset: CpuSet = CpuSet()
     cells: tuple[GuestCell, ...] = ()
     page_size_kib: int | None = None
+    default_huge_pages: bool = False
+    current_memory_kib: int | None = None
+    max_memory_kib: int | None = None
     memory_locked: bool = False
     memory_devices: tuple[MemoryDevice, ...] = ()
     devices: tuple[GuestDevice, ...] = ()
