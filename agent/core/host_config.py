@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import re
+import string
 
 from agent.core.cpuset import CpuSet
-from agent.core.pci import PciDevice
+from agent.core.pci import PciAddress, PciDevice
 from agent.core.values import Value
 
 
@@ -17,22 +19,62 @@ class ReservedPages(Value, frozen=True, kw_only=True):
     count: int
 
 
+class AddressPattern(Value, frozen=True, kw_only=True):
+    """A PCI address by regular expressions, each matched from the start of its part (nova's address object)."""
+
+    domain: str = ".*"
+    bus: str = ".*"
+    slot: str = ".*"
+    function: str = ".*"
+
+    @property
+    def parts(self) -> tuple[str, str, str, str]:
+        """In the order of an address."""
+        return (self.domain, self.bus, self.slot, self.function)
+
+    def matches(self, address: PciAddress) -> bool:
+        """True when every part does."""
+        return all(map(re.match, self.parts, re.split("[:.]", str(address))))
+
+
 class DeviceSpec(Value, frozen=True, kw_only=True):
-    """Which devices may be given to guests: all that is set must match. address: glob over "0000:3b:00.1"; a part that
-    is left out in front matches anything, as in nova."""
+    """Which devices may be given to guests: all that is set must match.
+
+    address: "0000:3b:00.1" or the same with * for any part. pattern: the address by regular expressions. devname: the
+    network interface of the device or of its physical function. As in nova, an address that leaves nothing open stands
+    for the virtual functions of that device too; one with * or an expression stands only for what it matches itself.
+    """
 
     address: str | None = None
     vendor_id: str | None = None
     product_id: str | None = None
+    pattern: AddressPattern | None = None
+    devname: str | None = None
 
     def matches(self, device: PciDevice) -> bool:
-        """True when the device, or its physical function, is one of these."""
-        addresses = [str(device.address)] + ([str(device.parent)] if device.parent else [])
+        """True when the device is one of these."""
         return (
-            (self.address is None or any(fnmatch.fnmatchcase(text, self.address.lower()) for text in addresses))
-            and self.vendor_id in (None, "*", device.vendor_id)
-            and self.product_id in (None, "*", device.product_id)
+            self._matches_address(device)
+            and self._matches_name(device)
+            and self.vendor_id in {None, "*", device.vendor_id}
+            and self.product_id in {None, "*", device.product_id}
         )
+
+    def _matches_address(self, device: PciDevice) -> bool:
+        addresses = [device.address]
+        if device.parent is not None and self._names_one_address:
+            addresses.append(device.parent)
+        return (self.pattern is None or any(map(self.pattern.matches, addresses))) and (
+            self.address is None or any(fnmatch.fnmatchcase(str(one), self.address.lower()) for one in addresses)
+        )
+
+    def _matches_name(self, device: PciDevice) -> bool:
+        return self.devname is None or self.devname in {device.parent_ifname, *(net.name for net in device.netdevs)}
+
+    @property
+    def _names_one_address(self) -> bool:
+        parts = re.split("[:.]", self.address) if self.address else self.pattern.parts if self.pattern else ()
+        return all(set(part) <= set(string.hexdigits) for part in parts)
 
 
 class AcceptRule(Value, frozen=True, kw_only=True):
