@@ -113,9 +113,10 @@ class Sighting(Value, frozen=True, kw_only=True):
     """What was last seen of a uuid, and how far it can be trusted (LEDGER 1 in docs/ledger.md).
 
     begun_at: monotonic seconds at which the reading began. connection: number of the libvirt connection it came over
-    (0: from the kernel alone). domain: None as long as its XML was never readable. kernel_cpus: CPUs that the QEMU
-    threads are bound to, read only where the XML is not. problem: why this is not "valid", one sentence; also a valid
-    sighting can carry one (a field that was left out).
+    (0: from the kernel alone). domain: None as long as its XML was never readable. xml_at: when that XML was read,
+    None: with this sighting. kernel_cpus: CPUs that the QEMU threads are bound to, read only where the XML is not.
+    problem: why this is not "valid", one sentence; also a valid sighting can carry one (a field that was
+    left out).
     """
 
     uuid: str
@@ -128,6 +129,7 @@ class Sighting(Value, frozen=True, kw_only=True):
     run: RunIdentity = RunIdentity()
     validity: Validity = "valid"
     domain: ObservedDomain | None = None
+    xml_at: float | None = None
     kernel_cpus: CpuSet | None = None
     problem: str | None = None
 
