@@ -1,0 +1,116 @@
+"""Why libvirt cannot be reached, and what to do: one sentence for each cause."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+RUN_DIR = "/run/libvirt"
+DAEMON_PATH = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
+
+_QUOTED_PATH = re.compile(r"'(/[^']+)'")
+
+
+def find_daemon(name: str) -> str | None:
+    """Path of an installed program, also when PATH of an ordinary user has no sbin."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{DAEMON_PATH}")
+
+
+def socket_path(uri: str, message: str = "") -> str:
+    """The socket that libvirt tried: what its message quotes, else the URI's own, else where it would look first."""
+    quoted = _QUOTED_PATH.search(message)
+    if quoted:
+        return quoted[1].replace("/var/run/", "/run/", 1)
+    given = parse_qs(urlsplit(uri).query).get("socket")
+    return given[0] if given else f"{RUN_DIR}/libvirt-sock-ro"
+
+
+def explain(uri: str, error: Any, libvirt: Any, find: Callable[[str], str | None] = find_daemon) -> str:
+    """One sentence for a libvirtError that an open ended with. find: path of an installed daemon by name, or None."""
+    message = error.get_error_message() or str(error)
+    code, number = error.get_error_code(), error.get_int1()
+    path = socket_path(uri, message)
+    if code == libvirt.VIR_ERR_SYSTEM_ERROR and _QUOTED_PATH.search(message):
+        if number in (errno.ENOENT, errno.ENOTDIR):
+            return _no_socket(path, find)
+        if number in (errno.EACCES, errno.EPERM):
+            return _no_permission(path)
+        if number == errno.ECONNREFUSED:
+            return (
+                f"nobody listens on {path}: the libvirt daemon that made this socket has ended. {_how_to_start(path, find)}; "
+                f"if another libvirt daemon runs, remove {path}"
+            )
+    if code in _refusals(libvirt):
+        return (
+            f"libvirt refuses to let user {_user_name()} read ({message}). Allow the action org.libvirt.unix.monitor in "
+            f'polkit, or set auth_unix_ro = "none" in libvirtd.conf'
+        )
+    if code in (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_ARG) or "URI" in message:
+        return f"libvirt cannot open the URI {uri}: {message}. On a KVM host it is qemu:///system"
+    return f"libvirt cannot be opened at {uri}: {message} (error {code})"
+
+
+def frozen(uri: str, waited_s: float) -> str:
+    """The daemon accepts a connection and then says nothing."""
+    return (
+        f"libvirt does not answer: opening {uri} has not come back in {waited_s:g} s. The daemon behind "
+        f"{socket_path(uri)} is frozen or overloaded; it is used again as soon as it answers, "
+        "else see its log and restart it (guests run on)"
+    )
+
+
+def _refusals(libvirt: Any) -> set[int]:
+    names = ("AUTH_FAILED", "AUTH_CANCELLED", "AUTH_UNAVAILABLE", "ACCESS_DENIED", "OPERATION_DENIED")
+    return {getattr(libvirt, f"VIR_ERR_{name}") for name in names}
+
+
+def _no_socket(path: str, find: Callable[[str], str | None]) -> str:
+    if not find("libvirtd") and not find("virtqemud"):
+        return (
+            f"libvirt is not installed on this host (no libvirtd, no virtqemud, no socket {path}). "
+            "Install it: apt-get install libvirt-daemon-system"
+        )
+    return f"libvirt is not running: there is no socket {path}. {_how_to_start(path, find)}"
+
+
+def _how_to_start(path: str, find: Callable[[str], str | None]) -> str:
+    if find("virtqemud") and ("virtqemud" in path or not find("libvirtd")):
+        return "Start it: systemctl start virtqemud.socket virtqemud-ro.socket"
+    return "Start it: systemctl start libvirtd"
+
+
+def _no_permission(path: str) -> str:
+    sentence = f"user {_user_name()} may not connect to {path} ({_owner_and_mode(path)}). "
+    if path.endswith("-ro"):
+        return (
+            sentence + 'Set unix_sock_ro_perms = "0777" in libvirtd.conf, or the mode in the daemon\'s -ro.socket unit'
+        )
+    return sentence + f"Use the read-only socket {path}-ro, or add the user to the group that owns the socket"
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _owner_and_mode(path: str) -> str:
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        return f"a folder above it is closed: {error.strerror}"
+    try:
+        group = grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        group = str(found.st_gid)
+    return f"group {group}, mode {stat.filemode(found.st_mode)}"
