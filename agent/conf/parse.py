@@ -27,7 +27,9 @@ NOVA_TAGS = frozenset(
 )
 """What nova's device_spec may say about a device besides which one it is."""
 
-_SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
+SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
+"""What in it says which device."""
+
 _HIGHEST = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 _DIGITS = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
 _PAGE_KEYS = frozenset({"node", "size", "count"})
@@ -67,7 +69,7 @@ def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], frozenset[str]]:
     """JSON of one object or a list of them: the devices they name, and keys that nova does not give a meaning to."""
     data = msgspec.json.decode(text)
     entries = msgspec.convert(data if isinstance(data, list) else [data], list[dict[str, Any]])
-    strange = frozenset(key for entry in entries for key in entry) - _SPEC_KEYS - NOVA_TAGS
+    strange = frozenset(key for entry in entries for key in entry) - SPEC_KEYS - NOVA_TAGS
     return tuple(_device_spec(msgspec.convert(entry, _SpecEntry)) for entry in entries), strange
 
 

@@ -1,0 +1,238 @@
+"""Every option of the daemon, with unit, range, default and what it is for; and the command line."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Sequence
+from importlib import metadata
+
+from oslo_config import cfg, types
+from oslo_log import _options as oslo_log_options  # its declared oslo.config.opts entry point
+
+DEFAULT_GROUP = "DEFAULT"
+LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
+
+AGENT = [
+    cfg.StrOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<name of this machine>",
+        help="Name under which this host is reported. Beside nova-compute: the same as its [DEFAULT] host.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/compute-agent",
+        help="Folder of the journal: who this agent is, how often it started, since when each conflict stands. One "
+        "agent at a time. Takes effect at a restart.",
+    ),
+    cfg.StrOpt(
+        "socket_dir",
+        default="/run/compute-agent",
+        help="Folder of the local API's sockets agent.sock and agent-ro.sock. Takes effect at a restart.",
+    ),
+    cfg.StrOpt(
+        "sysfs_root",
+        default="/",
+        help="Folder that holds sys/ and, mostly, proc/ of the host to look at. With another than /, a recording, "
+        "libvirt and udev are not asked. Takes effect at a restart.",
+    ),
+    cfg.BoolOpt(
+        "read_only",
+        default=True,
+        help="Connect to libvirt's read-only socket, so that libvirt itself refuses any change. Takes effect at a "
+        "restart.",
+    ),
+    cfg.MultiStrOpt(
+        "nova_conf",
+        default=[],
+        sample_default="/etc/nova/nova.conf",
+        help="An existing configuration file of nova-compute, from which these options are read and nothing else: "
+        "[DEFAULT] reserved_host_memory_mb, reserved_host_cpus, reserved_huge_pages, vcpu_pin_set, "
+        "cpu_allocation_ratio, ram_allocation_ratio, initial_cpu_allocation_ratio, initial_ram_allocation_ratio; "
+        "[compute] cpu_dedicated_set, cpu_shared_set; [pci] device_spec; [libvirt] connection_uri. May be given "
+        "more than once, as nova-compute's --config-file: the later file wins. What is set here wins over "
+        "nova's.",
+    ),
+]
+
+TRACKER = [
+    cfg.IntOpt(
+        "interval",
+        default=10,
+        min=1,
+        max=3600,
+        help="Seconds between two passes over the host; events start one at once.",
+    ),
+    cfg.IntOpt(
+        "deep_interval",
+        default=300,
+        min=10,
+        max=86400,
+        help="Seconds after which every guest's XML has been read again even if libvirt told of no change (some "
+        "changes it never tells of). At least [tracker] interval.",
+    ),
+]
+
+HOST = [
+    cfg.IntOpt(
+        "reserved_host_memory_mb",
+        default=512,
+        min=0,
+        help="MiB of the host's memory that guests may not have. As in nova.",
+    ),
+    cfg.MultiOpt(
+        "reserved_huge_pages",
+        item_type=types.Dict(),
+        sample_default="node:0,size:2048,count:64",
+        help="Huge pages of one cell and size that guests may not have; size in KiB or with a unit (1GB). May be "
+        "given more than once. As in nova.",
+    ),
+    cfg.FloatOpt(
+        "cpu_allocation_ratio",
+        min=0.0,
+        sample_default="4.0",
+        help="Floating vCPUs per shared CPU. Not set, or 0: nova's if it has one, else 4.0.",
+    ),
+    cfg.FloatOpt(
+        "ram_allocation_ratio",
+        min=0.0,
+        sample_default="1.0",
+        help="Guest memory per host memory, small pages only. Not set, or 0: nova's if it has one, else 1.0.",
+    ),
+]
+
+COMPUTE = [
+    cfg.StrOpt(
+        "cpu_dedicated_set",
+        sample_default="2-7,10-15",
+        help="Host CPUs for pinned vCPUs, such as 2-7,^4. Neither this nor cpu_shared_set: all CPUs serve both. CPUs "
+        "that are not there now are reported and left out. As in nova.",
+    ),
+    cfg.StrOpt(
+        "cpu_shared_set",
+        sample_default="0-1,8-9",
+        help="Host CPUs for floating vCPUs and emulator threads; none of them may be in cpu_dedicated_set. As in nova.",
+    ),
+]
+
+PCI = [
+    cfg.MultiStrOpt(
+        "device_spec",
+        default=[],
+        sample_default='{"vendor_id": "8086", "product_id": "154c", "address": "*:3b:*.*"}',
+        help="Devices that guests may have: a JSON object, or a list of them, of vendor_id, product_id and either "
+        "address (text with * for any part, or an object of regular expressions) or devname. nova's tags "
+        "(physical_network, trusted, ...) are accepted. May be given more than once. Nothing given: every device "
+        "is shown, none is filtered.",
+    ),
+]
+
+LIBVIRT = [
+    cfg.StrOpt(
+        "connection_uri",
+        default="",
+        sample_default="qemu:///system",
+        help="libvirt to watch. Empty: nova's if it has one, else qemu:///system. Takes effect at a restart.",
+    ),
+    cfg.IntOpt(
+        "call_timeout",
+        default=10,
+        min=1,
+        max=300,
+        help="Seconds after which a call to libvirt is given up; the guest or source it was for is then shown as last "
+        "known.",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=4,
+        min=2,
+        max=32,
+        help="Threads that wait for libvirt. A call that hangs costs one until libvirt lets go of it.",
+    ),
+    cfg.IntOpt(
+        "keepalive_interval",
+        default=5,
+        min=1,
+        max=60,
+        help="Seconds of silence after which libvirt is asked whether it is still there.",
+    ),
+    cfg.IntOpt(
+        "keepalive_count",
+        default=3,
+        min=1,
+        max=20,
+        help="So many unanswered questions in a row end the connection; a new one is tried at once.",
+    ),
+]
+
+HTTP = [
+    cfg.StrOpt(
+        "group",
+        default="compute-agent",
+        help="Group that may use agent.sock. Where it does not exist, the group of the daemon's process.",
+    ),
+]
+
+CONFLICTS = [
+    cfg.MultiStrOpt(
+        "accept",
+        default=[],
+        sample_default="cpu-pinned-twice:db-standby",
+        help="KIND:GUEST. Conflicts of this kind with this guest (name, uuid or *) are intended: they are shown and "
+        "counted apart. May be given more than once.",
+    ),
+]
+
+GROUPS: tuple[tuple[str, Sequence[cfg.Opt]], ...] = (
+    (DEFAULT_GROUP, HOST),
+    ("agent", AGENT),
+    ("tracker", TRACKER),
+    ("compute", COMPUTE),
+    ("pci", PCI),
+    ("libvirt", LIBVIRT),
+    ("http", HTTP),
+    ("conflicts", CONFLICTS),
+)
+
+COMMAND_LINE_OPTIONS = ("state_path", "socket_dir", "sysfs_root")
+"""Of [agent]: a path on the command line is taken from the current folder."""
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """(group, options), for oslo-config-generator."""
+    return [(group, [*some, *log_opts()] if group == DEFAULT_GROUP else list(some)) for group, some in GROUPS]
+
+
+def log_opts() -> list[cfg.Opt]:
+    """oslo.log's options, all of [DEFAULT], with defaults for a daemon that has no requests to name in each line."""
+    own = [option for _, some in oslo_log_options.list_opts() for option in some]
+    cfg.set_defaults(own, use_stderr=True, logging_default_format_string=LOG_FORMAT)
+    return own
+
+
+def version() -> str:
+    """Of the installed distribution; "unknown" in a checkout that was never installed."""
+    try:
+        return metadata.version("compute-agent")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Parser of the daemon's arguments; what is not given stays None."""
+    parser = argparse.ArgumentParser(
+        prog="compute-agent",
+        description="Watches this libvirt host and reports what it has, who uses it and what conflicts.",
+    )
+    add = parser.add_argument
+    add("--version", action="version", version=f"compute-agent {version()}")
+    add("--config-file", action="append", metavar="FILE", help="own file, may be repeated; the later one wins")
+    add("--config-dir", action="append", metavar="DIR", help="folder of *.conf, read after the files")
+    add("--check-config", action="store_true", help="say what is in force or what is wrong with it, and end")
+    add("--state-path", metavar="DIR", help="see [agent] state_path")
+    add("--socket-dir", metavar="DIR", help="see [agent] socket_dir")
+    add("--sysfs-root", metavar="DIR", help="see [agent] sysfs_root")
+    add("--connection-uri", metavar="URI", help="see [libvirt] connection_uri")
+    add("--debug", action="store_true", default=None, help="log details too")
+    return parser
