@@ -114,6 +114,18 @@ class Reader:
         """The text of `element` in its unit, as KiB rounded up; None without a problem when `element` is None."""
         return None if element is None else self.size_kib(element.text, element.get("unit"), where)
 
+    def kib_of(self, element: Element, attribute: str, where: str) -> int | None:
+        """An attribute of `element` in the unit that its attribute "unit" names, as KiB rounded up."""
+        return self.size_kib(element.get(attribute), element.get("unit"), where)
+
+    def hexadecimal(self, text: str, where: str, digits: int) -> str | None:
+        """ "0x1b36" as "1b36", with leading zeros up to `digits`."""
+        match = _HEXADECIMAL.fullmatch(text.strip())
+        if match is None or len(match[1]) > digits:
+            self.problems.append(f"{where} is {quote(text)}, not a hexadecimal number of up to {digits} digits")
+            return None
+        return match[1].lower().zfill(digits)
+
     def size_kib(self, text: str | None, unit: str | None, where: str) -> int | None:
         """A number and libvirt's name of a unit (KiB when None) as KiB, rounded up."""
         number = _decimal(text or "")
