@@ -8,10 +8,10 @@ What was found by running libvirt 9.0, and shapes this module:
 - close() asks the daemon too, so a connection is disposed of in a thread of its own as well.
 - A daemon serves a few calls of one client at a time (max_client_requests, 5): some hung calls make all others wait.
   When every worker hangs the connection is given up and another one opened.
-- When the daemon starts it accepts nobody until it has loaded all definitions, and it lists the guests that run from its
-  status files before it has spoken to their QEMU. No incomplete list was ever seen (1000 guests, 20 restarts),
-  yet a guest whose status file cannot be read is shut off or missing without a word. `settle_s` after opening is a
-  second guard for what a list lacks; the QEMU processes are the first.
+- When the daemon starts it accepts nobody until it has loaded all definitions, and it lists the guests that run from
+  its status files before it has spoken to their QEMU. But a guest whose status file cannot be read is shut off or
+  missing without a word. `settle_s` after opening is a second guard for what a list lacks; the QEMU processes are the
+  first.
 """
 
 from __future__ import annotations

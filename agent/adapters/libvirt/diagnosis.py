@@ -46,13 +46,13 @@ def explain(uri: str, error: Any, libvirt: Any, find: Callable[[str], str | None
             return _no_permission(path)
         if number == errno.ECONNREFUSED:
             return (
-                f"nobody listens on {path}: the libvirt daemon that made this socket has ended. {_how_to_start(path, find)}; "
-                f"if another libvirt daemon runs, remove {path}"
+                f"nobody listens on {path}: the libvirt daemon that made this socket has ended. "
+                f"{_how_to_start(path, find)}; if another libvirt daemon runs, remove {path}"
             )
     if code in _refusals(libvirt):
         return (
-            f"libvirt refuses to let user {_user_name()} read ({message}). Allow the action org.libvirt.unix.monitor in "
-            f'polkit, or set auth_unix_ro = "none" in libvirtd.conf'
+            f"libvirt refuses to let user {_user_name()} read ({message}). Allow the action org.libvirt.unix.monitor "
+            f'in polkit, or set auth_unix_ro = "none" in libvirtd.conf'
         )
     if code in (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_ARG) or "URI" in message:
         return f"libvirt cannot open the URI {uri}: {message}. On a KVM host it is qemu:///system"
