@@ -27,13 +27,15 @@ class PagePool(Value, frozen=True, kw_only=True):
 
 class HostCell(Value, frozen=True, kw_only=True):
     """A NUMA node. cpus: its online CPUs (empty for memory-only cells). memory_kib: all its memory (0 is possible),
-    huge pages included. distances: by cell id, empty when the kernel has none."""
+    huge pages included. distances: by cell id, empty when the kernel has none.
+    allowed: no cpuset withholds its memory from this machine's guests."""
 
     id: int
     cpus: CpuSet
     memory_kib: int
     pages: tuple[PagePool, ...] = ()
     distances: ReadOnlyMap[int, int] = MappingProxyType({})
+    allowed: bool = True
 
 
 class Cpu(Value, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ class HostTopology(Value, frozen=True, kw_only=True):
     mdevs: tuple[MediatedDevice, ...] = ()
     memory_kib: int = 0
     page_size_kib: int = 4
+    pages: tuple[PagePool, ...] = ()
     has_cells: bool = True
     problems: tuple[Problem, ...] = ()
 

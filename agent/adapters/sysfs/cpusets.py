@@ -1,0 +1,88 @@
+"""What a cgroup cpuset leaves to this machine's guests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.adapters.sysfs.files import Files
+from agent.core.cpuset import CpuSet
+from agent.core.values import Value
+
+_GUEST_GROUPS = ("machine.slice", "machine")
+"""libvirt's parent of all guests, with systemd and without."""
+_CPUS_V1 = ("cpuset.effective_cpus", "cpuset.cpus", "cpus")
+_MEMS_V1 = ("cpuset.effective_mems", "cpuset.mems", "mems")
+_CPUS_V2 = ("cpuset.cpus.effective",)
+_MEMS_V2 = ("cpuset.mems.effective",)
+
+
+class Allowed(Value, frozen=True, kw_only=True):
+    """CPUs and cells that guests may use; None when nothing restricts them. source: the file that says so."""
+
+    cpus: CpuSet | None = None
+    cpus_source: str = ""
+    cells: CpuSet | None = None
+    cells_source: str = ""
+
+
+class _Hierarchy(Value, frozen=True, kw_only=True):
+    """A mounted hierarchy that has the cpuset controller, and the group of the process that recorded the tree."""
+
+    folder: str
+    cpu_files: tuple[str, ...]
+    mem_files: tuple[str, ...]
+    recorder: str | None = None
+
+
+def read_allowed(files: Files) -> Allowed:
+    """The set of the group that holds all guests, else of the recorder's own group, else of the root.
+
+    The recorder's group counts only in a recorded tree: on the live machine /proc/self is this program.
+    """
+    for hierarchy in _hierarchies(files):
+        for group in _groups(hierarchy):
+            cpus, cpus_source = _first(files, group, hierarchy.cpu_files)
+            if cpus:  # an empty file is a group that was never given a set: its parent's holds
+                cells, cells_source = _first(files, group, hierarchy.mem_files)
+                return Allowed(cpus=cpus, cpus_source=cpus_source, cells=cells or None, cells_source=cells_source)
+    return Allowed()
+
+
+def _hierarchies(files: Files) -> Iterator[_Hierarchy]:
+    own = files.text("proc/self/cpuset") if files.recorded else None
+    seen = {"sys/fs/cgroup/cpuset": False, "sys/fs/cgroup": True}
+    if files.recorded:
+        seen = {**_mounts(files), **seen}
+    for folder, unified in seen.items():
+        yield _Hierarchy(
+            folder=folder,
+            cpu_files=_CPUS_V2 if unified else _CPUS_V1,
+            mem_files=_MEMS_V2 if unified else _MEMS_V1,
+            recorder=own,
+        )
+
+
+def _mounts(files: Files) -> dict[str, bool]:
+    """Mount points of a recorded machine that may hold cpusets, and whether each is of version 2."""
+    found: dict[str, bool] = {}
+    for line in (files.text("proc/mounts") or "").splitlines():
+        _, point, kind, options, *_ = (*line.split(), "", "", "", "")
+        if kind == "cpuset" or (kind == "cgroup" and "cpuset" in options.split(",")) or kind == "cgroup2":
+            found[point.strip("/")] = kind == "cgroup2"
+    return found
+
+
+def _groups(hierarchy: _Hierarchy) -> Iterator[str]:
+    for group in _GUEST_GROUPS:
+        yield f"{hierarchy.folder}/{group}"
+    if hierarchy.recorder and hierarchy.recorder != "/":
+        yield f"{hierarchy.folder}/{hierarchy.recorder.strip('/')}"
+    yield hierarchy.folder
+
+
+def _first(files: Files, group: str, names: tuple[str, ...]) -> tuple[CpuSet | None, str]:
+    for name in names:
+        found = files.cpulist(f"{group}/{name}")
+        if found:
+            return found, f"{group}/{name}"
+    return None, ""

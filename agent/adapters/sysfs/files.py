@@ -1,0 +1,204 @@
+"""Reads of small kernel files below one root: bounded retries, absence is normal, and a bad file costs only itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import MappingProxyType
+
+from agent.core.cpuset import CpuSet
+from agent.core.values import Problem
+
+Read = Callable[[str], bytes]
+"""All bytes of the file at an absolute path; raises OSError."""
+
+RETRY_DELAYS_S = (0.02, 0.05, 0.1, 0.2)
+PATIENCE_S = 1.5
+"""The most that one look waits for busy files, however many there are."""
+
+_BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
+_CHUNK = 1 << 16
+_LARGEST = 1 << 22
+_NUMBER = re.compile(r"\d[0-9a-f,:.-]*")
+_ROWS_ALIKE = 4
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file, at most 4 MiB. A FIFO without a writer is empty, it never blocks."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        data = os.read(descriptor, _CHUNK)
+        if len(data) < 2048:  # an attribute comes whole in one read; only lists of /proc come in pages
+            return data
+        while len(data) < _LARGEST and (more := os.read(descriptor, _CHUNK)):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+class Files:
+    """Files below `root`, named by their path relative to it. One object serves one look.
+
+    A missing file gives None and no problem. A file that stays busy, is refused or holds rubbish gives None and a
+    problem. sleep: waits between tries, in seconds. read: how one file is read.
+    """
+
+    def __init__(self, root: Path, *, sleep: Callable[[float], object], read: Read = read_file) -> None:
+        self._root = os.fspath(root).rstrip("/") + "/"
+        self._sleep = sleep
+        self._read = read
+        self._patience_s = PATIENCE_S
+        self._problems: list[Problem] = []
+        self._unread: set[str] = set()
+        self._sets: dict[tuple[bool, str], CpuSet] = {}
+
+    @property
+    def recorded(self) -> bool:
+        """True for a tree that is not the machine this runs on."""
+        return self._root != "/"
+
+    def text(self, name: str) -> str | None:
+        """Content without surrounding blanks; None when absent or unreadable."""
+        try:
+            data = self._read(self._root + name)
+        except OSError as error:
+            again = self._try_again(name, error)
+            if again is None:
+                return None
+            data = again
+        return data.decode(errors="replace").strip("\0 \t\r\n")
+
+    def text_if_easy(self, name: str) -> str | None:
+        """As `text`, for a fact that nobody misses: one try, no problem."""
+        try:
+            return self._read(self._root + name).decode(errors="replace").strip("\0 \t\r\n")
+        except OSError:
+            return None
+
+    def failed(self, name: str) -> bool:
+        """True when this file is there and could not be read."""
+        return name in self._unread
+
+    def number(self, name: str) -> int | None:
+        """A decimal number, or a hexadecimal one behind 0x."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return int(text, 16 if text.lower().startswith("0x") else 10)
+        except ValueError:
+            self.problem(name, "holds no number, so this fact is left out", text=text)
+            return None
+
+    def cpulist(self, name: str) -> CpuSet | None:
+        """A set written as "0-3,8"."""
+        return self._set(name, hexadecimal=False)
+
+    def twins(self, folder: str, mask_name: str, list_name: str) -> CpuSet | None:
+        """A set that the kernel prints twice, as mask and as list; old kernels have the mask alone. The mask stands."""
+        mask = self._set(f"{folder}/{mask_name}", hexadecimal=True)
+        listed = self._set(f"{folder}/{list_name}", hexadecimal=False)
+        if mask is not None and listed is not None and mask != listed:
+            said = ((mask_name, mask), (list_name, listed))
+            self.contradiction(f"{folder}/{list_name}", f"contradicts {mask_name}, which is taken", said)
+        return listed if mask is None else mask
+
+    def names(self, folder: str) -> frozenset[str]:
+        """Entries of a folder; empty when it is absent or unreadable."""
+        try:
+            return frozenset(os.listdir(self._root + folder))  # noqa: PTH208 a Path for each of 10 000 entries is slow
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                self._give_up(folder, error)
+            return frozenset()
+
+    def exists(self, name: str) -> bool:
+        """True when there is such an entry, be it a dangling link."""
+        return os.path.lexists(self._root + name)
+
+    def link(self, name: str) -> str | None:
+        """Last part of a symlink's target, None when there is no such link."""
+        try:
+            return os.readlink(self._root + name).rpartition("/")[2]  # noqa: PTH115 as above
+        except OSError as error:
+            if error.errno not in _ABSENT and error.errno != errno.EINVAL:
+                self._give_up(name, error)
+            return None
+
+    def real_path(self, name: str) -> str:
+        """Where a link of the tree leads to, relative to the root."""
+        return os.path.relpath(os.path.realpath(self._root + name), os.path.realpath(self._root))
+
+    def open(self, name: str) -> int:
+        """A descriptor for reading in parts, which the caller closes; raises OSError."""
+        return os.open(self._root + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def problem(self, source: str, what: str, **values: object) -> None:
+        """Add a row to what this look reports."""
+        self.contradiction(source, what, values.items())
+
+    def contradiction(self, source: str, what: str, values: Iterable[tuple[str, object]]) -> None:
+        """Add a row for values that contradict each other, named by the file that said them."""
+        told = MappingProxyType({name: str(value) for name, value in values})
+        self._problems.append(Problem(source=source, what=what, values=told))
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All rows so far; of rows that differ by their numbers alone, the first few and one that counts the rest."""
+        alike: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
+        for row in self._problems:
+            alike[_NUMBER.sub("#", row.source), _NUMBER.sub("#", row.what)].append(row)
+        return tuple(told for rows in alike.values() for told in _shortened(rows))
+
+    def _set(self, name: str, *, hexadecimal: bool) -> CpuSet | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        known = self._sets.get((hexadecimal, text))
+        if known is not None:
+            return known
+        try:
+            made = CpuSet.parse_hex(text) if hexadecimal else CpuSet.parse(text)
+        except ValueError:
+            self.problem(name, "holds no CPU set, so this fact is left out", text=text)
+            return None
+        self._sets[hexadecimal, text] = made
+        return made
+
+    def _try_again(self, name: str, error: OSError) -> bytes | None:
+        for delay_s in RETRY_DELAYS_S:
+            if error.errno not in _BUSY:
+                break
+            self._pause(delay_s)
+            try:
+                return self._read(self._root + name)
+            except OSError as again:
+                error = again
+        if error.errno not in _ABSENT:
+            self._give_up(name, error)
+        return None
+
+    def _pause(self, delay_s: float) -> None:
+        delay_s = min(delay_s, self._patience_s)
+        if delay_s > 0:
+            self._patience_s -= delay_s
+            self._sleep(delay_s)
+
+    def _give_up(self, name: str, error: OSError) -> None:
+        number = error.errno or 0
+        why = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
+        self._unread.add(name)
+        self.problem(name, "could not be read, so this fact is left out", error=why)
+
+
+def _shortened(rows: list[Problem]) -> list[Problem]:
+    if len(rows) <= _ROWS_ALIKE:
+        return rows
+    told, rest = rows[: _ROWS_ALIKE - 1], rows[_ROWS_ALIKE - 1 :]
+    what = f"{len(rest)} more rows like the ones before, the last: {rest[-1].what}"
+    return [*told, Problem(source=rest[-1].source, what=what, values=rest[-1].values)]
