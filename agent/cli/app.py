@@ -1,0 +1,184 @@
+"""The cliff application: options, dispatch, and what becomes of every failure."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import importlib.metadata
+import io
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TextIO
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+from cliff.complete import CompleteCommand
+from cliff.help import HelpCommand
+
+from agent.cli import exits, source
+from agent.cli.command import QuickCommand
+from agent.cli.main import SUMMARY
+from agent.errors import AgentError
+
+NAME = "agentctl"
+DISTRIBUTION = "compute-agent"
+NAGIOS_OPTION = "--one-line"
+COMMANDS = {
+    "status": "agent.cli.status:Status",
+    "topology": "agent.cli.topology:Topology",
+    "usage": "agent.cli.usage:Usage",
+    "domains": "agent.cli.guests:Domains",
+    "show": "agent.cli.guests:Show",
+    "why": "agent.cli.why:Why",
+    "conflicts": "agent.cli.conflicts:Conflicts",
+    "check": "agent.cli.check:Check",
+}
+
+
+class Help(QuickCommand, HelpCommand):
+    """Print what a command does and its options."""
+
+
+class Complete(QuickCommand, CompleteCommand):
+    """Print the completion for bash: eval "$(agentctl complete)"."""
+
+
+class Commands(CommandManager):
+    """Our commands by name, each imported when it runs; no scan of installed packages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, target in COMMANDS.items():
+            self.commands[name] = importlib.metadata.EntryPoint(name=name, value=target, group=NAME)
+        self.add_legacy_command("guests", "domains")
+
+
+class AgentCtl(App):
+    """agentctl. cliff's own `run` starts a shell without a command and ends all failures with 1; neither is wanted."""
+
+    NAME = NAME
+    source: source.Source
+
+    def __init__(self) -> None:
+        super().__init__(description=None, version=None, command_manager=Commands(), deferred_help=True)
+        self.command_manager.add_command("help", Help)
+        self.command_manager.add_command("complete", Complete)
+
+    def build_option_parser(
+        self, _description: str | None, _version: str | None, _argparse_kwargs: dict[str, object] | None = None
+    ) -> argparse.ArgumentParser:
+        """The options that stand before or behind any command."""
+        parser = argparse.ArgumentParser(
+            prog=NAME, usage=f"{NAME} COMMAND [options]", description=SUMMARY, epilog=exits.TABLE, add_help=False,
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="this text, or a command's")
+        parser.add_argument("--version", action="store_true", help="the version")
+        parser.add_argument("--debug", action="store_true", help="show the traceback of a fault")
+        parser.add_argument(
+            "-v", "--verbose", action="store_true", help="log on standard error what is read from where"
+        )
+        source.add_options(parser)
+        return parser
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run one command, return its exit code. Raises what the command raises."""
+        self.options, rest = self.parser.parse_known_args(argv)
+        _log(self.options.verbose)
+        if self.options.version:
+            self.stdout.write(f"{NAME} {version()}\n")
+            return exits.OK
+        if self.options.deferred_help and not rest:
+            self.parser.print_help(self.stdout)
+            return exits.OK
+        if not rest:
+            raise exits.BadArguments(f"no command was given. See `{NAME} --help`.")
+        self.source = source.from_options(self.options)
+        return self.run_subcommand(["help", *rest] if self.options.deferred_help else rest)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Find the command and run it."""
+        try:
+            factory, name, arguments = self.command_manager.find_command(argv)
+        except ValueError:
+            raise exits.BadArguments(self._unknown(argv[0])) from None
+        command = factory(self, self.options, cmd_name=name)
+        parser = command.get_parser(f"{NAME} {name}")
+        return command.run(parser.parse_args(arguments))
+
+    def say(self, text: str) -> None:
+        """A line for people, beside the output."""
+        self.stderr.write(f"{NAME}: {text}\n")
+
+    def _unknown(self, word: str) -> str:
+        if word.startswith("-"):
+            return f"there is no option {word} before a command. See `{NAME} --help`."
+        near = difflib.get_close_matches(word, [name for name, _ in self.command_manager])
+        guess = f" Did you mean {' or '.join(near)}?" if near else ""
+        return f"there is no command {word}.{guess} See `{NAME} --help`."
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run agentctl, turn every end into an exit code and a line on standard error. Never raises."""
+    debug = "--debug" in argv
+    bad = exits.COULD_NOT_LOOK if NAGIOS_OPTION in argv else exits.BAD_ARGUMENTS  # Nagios takes 2 for CRITICAL
+    _tolerate_unprintable(sys.stdout)
+    try:
+        code = AgentCtl().run(list(argv))
+        sys.stdout.flush()
+    except SystemExit as end:  # argparse
+        code = bad if end.code == exits.BAD_ARGUMENTS else int(end.code or 0)
+    except exits.BadArguments as error:
+        code = _fail(str(error), bad, debug)
+    except BrokenPipeError:
+        code = _end_quietly()
+    except KeyboardInterrupt:
+        code = exits.INTERRUPTED
+    except AgentError as error:
+        code = _fail(str(error), exits.COULD_NOT_LOOK, debug)
+    except Exception as error:  # noqa: BLE001  # the top of the program: nobody else is left to say what happened
+        hint = "" if debug else f" ({NAME} --debug ... shows where)"
+        code = _fail(f"unexpected {type(error).__name__}: {error}{hint}", exits.COULD_NOT_LOOK, debug)
+    return code
+
+
+def version() -> str:
+    """The installed version; "(not installed)" in a bare checkout."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _fail(text: str, code: int, debug: bool) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        if debug:
+            traceback.print_exc()
+        for line in text.splitlines():
+            sys.stderr.write(f"{NAME}: {line}\n")
+    return code
+
+
+def _end_quietly() -> int:
+    """The reader has gone (head, less): keep Python's last flush from complaining about it."""
+    with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.BROKEN_PIPE
+
+
+def _tolerate_unprintable(stream: TextIO) -> None:
+    """A guest's name in letters that the locale lacks is shown escaped."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _log(verbose: bool) -> None:
+    """Nothing but what the report says, unless asked for: Python would print warnings of the readers otherwise."""
+    if verbose:
+        logging.basicConfig(stream=sys.stderr, level=logging.DEBUG, format="%(name)s: %(message)s")
+    elif not logging.getLogger("agent").handlers:
+        logging.getLogger("agent").addHandler(logging.NullHandler())

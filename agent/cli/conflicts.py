@@ -1,0 +1,56 @@
+"""agentctl conflicts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from agent.cli import exits
+from agent.cli.command import ReportCommand
+from agent.cli.output import Answer
+from agent.core.conflicts import Conflict
+from agent.core.report import Report
+from agent.formats import wire
+from agent.render import words
+from agent.render.conflict_text import conflicts_text, worst_first
+
+COLUMNS = ("severity", "kind", "resource", "cell", "owners", "since", "accepted", "cause", "action", "id")
+
+
+class Conflicts(ReportCommand):
+    """List what contradicts on this host: who is in it, since when, why, and what to do."""
+
+    epilog_text = "Exit code: 0 no conflicts, 1 some (accepted ones do not count), 2 bad arguments, 3 could not look."
+
+    def answer(self, report: Report, _options: argparse.Namespace) -> Answer:
+        """A row each, worst first."""
+        return conflicts_answer(self, report)
+
+
+def conflicts_answer(command: ReportCommand, report: Report) -> Answer:
+    """The conflicts and their exit code; the user is warned of a view that is not complete."""
+    rows = worst_first(report.conflicts)
+    if report.health.status == "down":
+        for reason in report.health.reasons:
+            command.app.say(f"the view is not complete: {words.plain(reason)}")
+    return Answer(
+        wire.to_builtins(rows),
+        COLUMNS,
+        [_row(row) for row in rows],
+        lambda: conflicts_text(rows, width=command.width, paint=command.paint),
+        exit_code(rows, report),
+    )
+
+
+def exit_code(rows: Sequence[Conflict], report: Report) -> int:
+    """1 with an unaccepted conflict; without one, 3 if guests cannot be seen, since "none" would be a guess; else 0."""
+    if any(not row.accepted for row in rows):
+        return exits.FOUND
+    return exits.COULD_NOT_LOOK if report.health.status == "down" else exits.OK
+
+
+def _row(row: Conflict) -> tuple[object, ...]:
+    return (
+        row.severity, row.kind, f"{row.resource.kind} {row.resource.id}", row.resource.cell,
+        [words.owner_name(owner) for owner in row.owners], row.since, row.accepted, row.cause, row.action, row.id,
+    )  # fmt: skip

@@ -1,0 +1,45 @@
+"""The entry point of agentctl.
+
+Exit codes, the same for all commands:
+
+    0    done; nothing that contradicts was found
+    1    conflicts were found (conflicts, check), or the host is degraded (status --exit-code)
+    2    bad arguments: unknown command, option or guest, or a name that fits several
+    3    could not look: no libvirt, no permission, no agent, or a fault of agentctl
+    130  interrupted; 141: nobody reads the output any more
+
+`check --one-line` has Nagios's codes instead: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+"""
+
+import sys
+
+sys.modules["eventlet"] = None  # type: ignore[assignment]  # libraries import it when it is there: 8 MiB and 100 ms
+
+from collections.abc import Sequence  # noqa: E402
+
+SUMMARY = """\
+agentctl: what this libvirt host has, who sits where, what contradicts. It only reads.
+  status          how the agent and the host are, on one screen
+  topology        cells, cores, pages and devices, with a map of all CPUs
+  usage           total, used and free by cell
+  domains         all guests and what they hold (also: guests); show GUEST: all of one
+  why THING       who holds a CPU (3), a device (0000:3b:02.1), or what a guest holds
+  conflicts       what contradicts, since when, and what to do about it
+  check           audit this host without the agent; also for Nagios and Prometheus
+More: agentctl --help (where to look, formats, exit codes), agentctl COMMAND --help
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command (None: the process's own arguments) and return its exit code; never raises."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        sys.stdout.write(SUMMARY)
+        return 0
+    from agent.cli.app import run  # cliff costs 60 ms, which the summary need not wait for
+
+    return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Where a command's report comes from: the daemon, or one look at the host."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.core.report import GuestReport, Report
+from agent.core.values import Value
+from agent.errors import DaemonUnavailable
+
+DEFAULT_SOCKET = "/run/compute-agent/agent-ro.sock"
+SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
+
+
+class Source(Value, frozen=True, kw_only=True):
+    """What the options say. socket None: the default, or a look if nobody is there. sysfs_root None: the live host."""
+
+    socket: str | None = None
+    sysfs_root: str | None = None
+    direct: bool = False
+    connection_uri: str | None = None
+    config_files: tuple[str, ...] = ()
+
+    def report(self, say: Callable[[str], None]) -> Report:
+        """The daemon's report, or a look's where the options or a missing daemon ask for one; `say` is told which.
+
+        Raises DaemonUnavailable, LibvirtUnavailable and the other AgentErrors, each with a sentence for the operator.
+        """
+        if self.sysfs_root is not None or self.direct:
+            return self.look()
+        if self.socket is None and not Path(DEFAULT_SOCKET).exists():
+            say(f"no compute-agent answers at {DEFAULT_SOCKET}: looked at the host directly; 'since' is not known")
+            return self.look()
+        return self.ask()
+
+    def ask(self) -> Report:
+        """The daemon's report. Raises DaemonUnavailable and what else the client raises."""
+        from agent.client import LocalClient  # a look needs no http.client
+
+        return LocalClient(Path(self.socket or DEFAULT_SOCKET)).report("/v1/report", Report)
+
+    def look(self) -> Report:
+        """One look at the host, without a daemon. Raises LibvirtUnavailable and others when it cannot see at all."""
+        if self.sysfs_root is not None and not Path(self.sysfs_root, "sys").is_dir():
+            raise DaemonUnavailable(
+                f"--sysfs-root {self.sysfs_root}: it has no folder sys. Give the folder that holds a recorded sys/."
+            )
+        from agent.look import one_look  # sysfs, libvirt and processes: not for a question to the daemon
+
+        return one_look(
+            sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=self.config_files
+        )
+
+
+def add_options(parser: argparse.ArgumentParser, *, hidden_default: bool = False) -> None:
+    """The options that say where to look. hidden_default: do not set anything that was not given."""
+    default = argparse.SUPPRESS if hidden_default else None
+    group = parser.add_argument_group("where to look", "the agent if it runs here, else the host itself")
+    group.add_argument(
+        "--socket",
+        metavar="PATH",
+        default=default,
+        help=f"ask the agent there (or ${SOCKET_VARIABLE}; default {DEFAULT_SOCKET})",
+    )
+    group.add_argument(
+        "--direct", action="store_true", default=default or False, help="do not ask the agent, look at the host itself"
+    )
+    group.add_argument(
+        "--sysfs-root",
+        metavar="DIR",
+        default=default,
+        help="look at a recorded host: DIR holds sys/; there are no guests then",
+    )
+    group.add_argument(
+        "--connect",
+        metavar="URI",
+        default=default,
+        help="libvirt's URI for a direct look, as for virsh -c (or from the configuration)",
+    )
+    group.add_argument(
+        "--config-file",
+        metavar="FILE",
+        action="append",
+        default=default,
+        help="the agent's configuration for a direct look; repeat for more",
+    )
+
+
+def from_options(options: argparse.Namespace) -> Source:
+    """The options as a value; the environment names the socket when no option does."""
+    return Source(
+        socket=options.socket or os.environ.get(SOCKET_VARIABLE) or None,
+        sysfs_root=options.sysfs_root,
+        direct=options.direct,
+        connection_uri=options.connect,
+        config_files=tuple(options.config_file or ()),
+    )
+
+
+def started(guest: GuestReport) -> str | None:
+    """When the guest's QEMU began, RFC 3339 in UTC, by this machine's clocks; None when it does not run."""
+    ticks = guest.sighting.run.start_ticks
+    if ticks is None:
+        return None
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return datetime.fromtimestamp(time.time() - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,108 @@
+"""Usage as rows, for a table and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from agent.core.usage import Amount, CellUsage, CpuAmount, DeviceUsage, HostUsage, PageAmount, Usage
+from agent.render import words
+from agent.render.table import text_table, wrap
+
+Quantity = int | str | None
+"""A number, a CPU set as text, or nothing to say."""
+
+
+class UsageRow(NamedTuple):
+    """One resource of one cell. cell: "host" for the host as a whole, "" for devices without a cell.
+
+    resource: "dedicated_cpus" (sets), "shared_vcpus", "memory_kib", "pages_<KiB>_kib", or "pci VENDOR:PRODUCT TYPE".
+    """
+
+    cell: int | str
+    resource: str
+    total: Quantity
+    reserved: Quantity
+    limit: Quantity
+    used: Quantity
+    promised: Quantity
+    free: Quantity
+
+
+def usage_rows(usage: Usage) -> tuple[UsageRow, ...]:
+    """Every cell's rows, then the devices by cell and model, then the host's."""
+    rows = [row for cell in usage.cells for row in _rows(cell.id, cell)]
+    return (*rows, *_device_rows(usage.pci), *_rows("host", usage.host))
+
+
+def usage_text(usage: Usage, *, width: int = 80) -> str:
+    """The rows with units that people read, and what qualifies them. Ends with a newline."""
+    header = ("CELL", "WHAT", "TOTAL", "USABLE", "USED", "PROMISED", "FREE")
+    text = text_table(header, [_words(row) for row in usage_rows(usage)], width)
+    return text + "".join(wrap(note, width, rest="  ") for note in _notes(usage))
+
+
+def _rows(where: int | str, part: CellUsage | HostUsage) -> Iterator[UsageRow]:
+    yield _cpus(where, part.dedicated)
+    yield _amount(where, "shared_vcpus", part.shared)
+    yield _amount(where, "memory_kib", part.memory_kib)
+    for pages in part.pages:
+        yield _pages(where, pages)
+
+
+def _cpus(where: int | str, amount: CpuAmount) -> UsageRow:
+    return UsageRow(
+        where, "dedicated_cpus", str(amount.total), None, None, str(amount.used), str(amount.promised), str(amount.free)
+    )
+
+
+def _amount(where: int | str, what: str, amount: Amount) -> UsageRow:
+    return UsageRow(where, what, amount.total, amount.reserved, amount.limit, amount.used, amount.promised, amount.free)
+
+
+def _pages(where: int | str, pages: PageAmount) -> UsageRow:
+    what, limit = f"pages_{pages.size_kib}_kib", pages.total - pages.reserved
+    return UsageRow(where, what, pages.total, pages.reserved, limit, pages.used, pages.promised, pages.free)
+
+
+def _device_rows(devices: Sequence[DeviceUsage]) -> Iterator[UsageRow]:
+    """One row per cell and model of what guests can have or have."""
+    pools: dict[tuple[int | str, str], list[DeviceUsage]] = {}
+    for device in devices:
+        if device.offered or device.owners:
+            where = "" if device.cell is None else device.cell
+            pools.setdefault((where, f"pci {device.vendor_id}:{device.product_id} {device.type}"), []).append(device)
+    for (where, what), members in sorted(pools.items(), key=lambda item: (str(item[0][0]).rjust(9), item[0][1])):
+        usable, used = sum(d.offered for d in members), sum(bool(d.owners) for d in members)
+        yield UsageRow(where, what, len(members), len(members) - usable, usable, used, 0, sum(d.free for d in members))
+
+
+def _words(row: UsageRow) -> tuple[str, ...]:
+    kind, shown = _wording(row.resource)
+    numbers = (row.total, row.limit, row.used, row.promised, row.free)
+    where = words.NOTHING if row.cell == "" else str(row.cell)
+    return (where, kind, *(words.NOTHING if number in (None, "") else shown(number) for number in numbers))
+
+
+def _wording(resource: str) -> tuple[str, Callable[[Quantity], str]]:
+    if resource == "memory_kib":
+        return "memory", lambda number: words.size(int(number or 0))
+    if resource.startswith("pages_"):
+        return f"{words.size(int(resource.split('_')[1]))} pages", str
+    return {"dedicated_cpus": "dedicated CPUs", "shared_vcpus": "shared vCPUs"}.get(resource, resource), str
+
+
+def _notes(usage: Usage) -> Iterator[str]:
+    if usage.host.shared_cpus:
+        yield f"Floating guests share CPU {usage.host.shared_cpus}."
+    for part in usage.cells:
+        for pages in part.pages:
+            if pages.kernel_free is not None and pages.kernel_free != pages.free:
+                yield (
+                    f"Of the {words.size(pages.size_kib)} pages of {words.cell(part.id)} the kernel has "
+                    f"{pages.kernel_free} free: others use some too, or guests have not touched all of theirs."
+                )
+    if usage.free_is_uncertain:
+        yield "Free CPUs are uncertain: the pins of a guest could not be read (see `agentctl domains`)."
+    for remark in usage.remarks:
+        yield f"{words.plain(remark.name)}: {words.plain(remark.text)}"

@@ -1,0 +1,33 @@
+"""What a daemon in the foreground prints at its start: the host, its guests, what conflicts, where to go from here."""
+
+from __future__ import annotations
+
+from agent.core.report import Report
+from agent.render.conflict_text import conflicts_text
+from agent.render.guest_text import guests_text
+from agent.render.host_state import status_text
+
+MOST_CONFLICTS = 5
+NEXT = "What to type next, in another shell"
+
+
+def welcome(report: Report, *, sockets: str, command: str, width: int = 80) -> str:
+    """sockets: the folder that agent.sock and agent-ro.sock are in. command: how agentctl is called from here."""
+    shown = report.conflicts[:MOST_CONFLICTS]
+    more = len(report.conflicts) - len(shown)
+    parts = [status_text(report, width=width)]
+    if report.guests:
+        parts.append(guests_text(report.guests, report.conflicts, width=width))
+    if shown:
+        parts.append(conflicts_text(shown, width=width) + (f"and {more} more\n" if more else ""))
+    parts.append(_sockets(sockets) + _next(command))
+    return "\n".join(parts)
+
+
+def _sockets(folder: str) -> str:
+    return f"sockets   {folder}/agent-ro.sock (anyone, reads), {folder}/agent.sock (reads and changes)\n"
+
+
+def _next(command: str) -> str:
+    lines = ("status", "conflicts", "topology", "why 0")
+    return f"{NEXT} (Ctrl-C here ends the daemon):\n" + "".join(f"  {command} {line}\n" for line in lines)
