@@ -46,7 +46,9 @@ def parse_xml(text: str, what: str) -> Element:
         if "<!DOCTYPE" in text:
             _refuse_document_type(text, what)
         return ElementTree.fromstring(text)  # noqa: S314 - no document type, no entities; the sizes are bounded above
-    except (ElementTree.ParseError, UnicodeError, ValueError) as error:
+    except UnicodeError as error:
+        raise FormatError(f"{what} is no text: it holds half a character ({error.__class__.__name__})") from error
+    except (ElementTree.ParseError, ValueError) as error:
         raise FormatError(f"{what} is not well-formed XML: {error}") from error
 
 
@@ -131,20 +133,22 @@ class Reader:
         number = _decimal(text or "")
         scale = _BYTES.get((unit or "").lower())
         if number is None or scale is None:
-            self.problems.append(f"{where} is {quote(text)} {unit or 'KiB'}, not a size")
+            named = f"{quote(text)} {unit or 'KiB'}" if text else "empty"
+            self.problems.append(f"{where} is {named}, not a size")
             return None
         return number if scale == 1 << 10 else -(-number * scale >> 10)
 
     def pci_address(self, element: Element | None, where: str) -> PciAddress | None:
         """The attributes domain, bus, slot and function of an <address>, as libvirt writes them ("0x3b")."""
         if element is None:
-            self.problems.append(f"{where} names no PCI address")
+            self.problems.append(f"{where} is missing")
             return None
         parts = [_any_number(element.get(name, "0")) for name in ("domain", "bus", "slot", "function")]
         limits = (_HIGHEST_PCI_DOMAIN, _HIGHEST_BUS, HIGHEST_SLOT, 7)
         numbers = [part for part, limit in zip(parts, limits, strict=True) if part is not None and part <= limit]
         if len(numbers) < len(limits):
-            self.problems.append(f"{where} is {quote(str(dict(element.attrib)))}, not a PCI address")
+            said = " ".join(f"{name}={text}" for name, text in element.attrib.items())
+            self.problems.append(f"{where} is {quote(said)}, not a PCI address")
             return None
         return PciAddress(*numbers)
 

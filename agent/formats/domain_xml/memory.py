@@ -81,6 +81,8 @@ def _pages(backing: Element | None, reader: Reader) -> _Pages:
     listed = huge.findall("page")
     for page in listed:
         page_kib = reader.size_kib(page.get("size"), page.get("unit"), "hugepages page size")
+        if page_kib == 0:
+            reader.problems.append("hugepages page size is '0', not a size")
         if not page_kib:
             continue
         if page.get("nodeset") is None:
