@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
+from agent.core.host_config import AcceptRule
 from agent.core.values import Value
 
 Severity = Literal["info", "warning", "error", "critical"]
@@ -26,9 +30,13 @@ ConflictKind = Literal[
 ]
 
 
+_IDS_BY_CELL = frozenset({"pages"})
+"""Kinds of resource whose id names something different in each cell."""
+
+
 class Resource(Value, frozen=True, kw_only=True):
-    """What is contended. kind: "cpu", "memory", "pages", "pci", "mdev", "guest". id: CPU number, page size in KiB,
-    address or uuid as text. cell: host cell, None for the host as a whole or when unknown."""
+    """What is contended. kind: "cpu", "memory", "pages", "pci", "mdev", "guest". id: CPU number, cell id or "host" for
+    memory, page size in KiB, address or uuid, all as text. cell: host cell, None for the host as a whole or unknown."""
 
     kind: str
     id: str
@@ -57,3 +65,51 @@ class Conflict(Value, frozen=True, kw_only=True):
     action: str
     since: str | None = None
     accepted: bool = False
+
+
+def conflict(
+    kind: ConflictKind,
+    resource: Resource,
+    owners: Iterable[Owner],
+    *,
+    cause: str,
+    severity: Severity,
+    action: str,
+) -> Conflict:
+    """A row with its stable id and its owners in order, each once."""
+    place = "" if resource.cell is None or resource.kind not in _IDS_BY_CELL else f":{resource.cell}"
+    return Conflict(
+        id=f"{kind}:{resource.kind}:{resource.id}{place}",
+        kind=kind,
+        resource=resource,
+        owners=tuple(sorted(set(owners), key=_owner_order)),
+        cause=cause,
+        severity=severity,
+        action=action,
+    )
+
+
+def settled(rows: Iterable[Conflict], rules: Iterable[AcceptRule]) -> tuple[Conflict, ...]:
+    """The rows in order (kind, then resource), those marked that the configuration accepts."""
+    accepted = tuple(rules)
+    marked = (
+        msgspec.structs.replace(row, accepted=True) if any(_accepts(rule, row) for rule in accepted) else row
+        for row in rows
+    )
+    return tuple(sorted(marked, key=_row_order))
+
+
+def _accepts(rule: AcceptRule, row: Conflict) -> bool:
+    return rule.kind == row.kind and (
+        rule.guest == "*" or any(rule.guest in {owner.name, owner.uuid} for owner in row.owners)
+    )
+
+
+def _owner_order(owner: Owner) -> tuple[str, str, str]:
+    return (owner.type, owner.uuid or "", owner.name or "")
+
+
+def _row_order(row: Conflict) -> tuple[str, str, int, str]:
+    text = row.resource.id
+    number = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else -1
+    return (row.kind, row.resource.kind, number, row.id)

@@ -41,12 +41,14 @@ class Listing(Value, frozen=True, kw_only=True):
 
 
 class LivingProcess(Value, frozen=True, kw_only=True):
-    """A QEMU process of a domain. cpus: union of what its threads are bound to; None: not read."""
+    """A QEMU process of a domain. cpus: union of what its threads are bound to; None: not read. has_pid_file: a pid
+    file of the libvirt that is asked names it, so it is this libvirt's, whatever that says now."""
 
     uuid: str
     name: str
     run: RunIdentity
     cpus: CpuSet | None = None
+    has_pid_file: bool = False
 
 
 class Processes(Value, frozen=True, kw_only=True):

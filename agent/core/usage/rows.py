@@ -1,4 +1,4 @@
-"""Total, used, promised and free of a host, folded from topology, configuration and what is seen. Total: never raises."""
+"""The rows of what is used, sorted by id throughout."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Remark(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """The whole result, sorted by id throughout. free_is_uncertain: a guest's CPUs are unknown, so dedicated CPUs called
-    free may not be."""
+    """The whole result, sorted by id throughout. free_is_uncertain: a guest's CPUs are unknown, so dedicated CPUs
+    called free may not be."""
 
     cells: tuple[CellUsage, ...]
     host: HostUsage

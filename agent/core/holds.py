@@ -1,0 +1,279 @@
+"""What one guest holds of its host (LEDGER 4).
+
+Active in any state: everything its XML says. Shut off: only the devices that it names. A vCPU that is not plugged now
+holds nothing, though libvirt keeps its pin: no thread of it exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agent.core.conflicts import Owner
+from agent.core.cpuset import CpuSet
+from agent.core.guest import GuestCell, ObservedDomain, Sighting
+from agent.core.host_config import HostConfig
+from agent.core.ledger import Holds, PageHold, join
+from agent.core.pci import PciAddress
+from agent.core.topology import HostTopology
+from agent.core.values import ReadOnlyMap, Value
+
+BINDING_MODES = frozenset({None, "strict", "restrictive"})
+"""numatune modes that keep memory on the nodes named ("preferred" and "interleave" do not); None: libvirt's strict."""
+
+WITHOUT_RAM = frozenset({"nvdimm", "virtio-pmem", "sgx-epc"})
+"""Memory modules that a file or the processor's own enclave backs."""
+
+ISOLATE = "isolate"
+THREAD_POLICY = "extra:hw:cpu_thread_policy"
+
+
+class HostSets(Value, frozen=True, kw_only=True):
+    """CPU sets of a host as ints (bit n for CPU n), made once for all of its guests.
+
+    dedicated, shared: as configured; all usable CPUs in legacy mode. cells: online CPUs by cell. siblings: of each CPU
+    that has any, itself included. vdpa: function by device name and path. default_huge_kib: size of huge pages for
+    guests that name none.
+    """
+
+    is_legacy: bool
+    usable: int
+    dedicated: int
+    shared: int
+    cells: ReadOnlyMap[int, int]
+    siblings: ReadOnlyMap[int, int]
+    vdpa: ReadOnlyMap[str, PciAddress]
+    page_size_kib: int
+    default_huge_kib: int
+
+
+class GuestHolds(Value, frozen=True, kw_only=True):
+    """A guest, as the owner that rows name, and what it holds."""
+
+    sighting: Sighting
+    owner: Owner
+    holds: Holds
+
+
+def host_sets(topology: HostTopology, config: HostConfig) -> HostSets:
+    """The sets that `hold` needs."""
+    usable = topology.usable.mask
+    dedicated, shared = (config.dedicated or CpuSet()).mask, (config.shared or CpuSet()).mask
+    sizes = {pool.size_kib for cell in topology.cells for pool in cell.pages} | {p.size_kib for p in topology.pages}
+    return HostSets(
+        is_legacy=config.is_legacy,
+        usable=usable,
+        dedicated=usable if config.is_legacy else dedicated,
+        shared=usable if config.is_legacy else shared,
+        cells=MappingProxyType({cell.id: cell.cpus.mask for cell in topology.cells}),
+        siblings=MappingProxyType({cpu.id: cpu.siblings.mask for cpu in topology.cpus if len(cpu.siblings) > 1}),
+        vdpa=MappingProxyType(
+            {name: device.address for device in topology.pci for one in device.vdpa for name in _both(one)}
+        ),
+        page_size_kib=topology.page_size_kib,
+        default_huge_kib=2048 if 2048 in sizes or not sizes else min(sizes),
+    )
+
+
+def guests_of(sightings: Iterable[Sighting], sets: HostSets) -> tuple[GuestHolds, ...]:
+    """Every guest with what it holds, by uuid; readings of one uuid are joined."""
+    known: dict[str, Sighting] = {}
+    for sighting in sightings:
+        before = known.get(sighting.uuid)
+        known[sighting.uuid] = sighting if before is None else join(before, sighting)
+    return tuple(
+        GuestHolds(sighting=seen, owner=owner_of(seen), holds=hold(seen, sets)) for _, seen in sorted(known.items())
+    )
+
+
+def owner_of(sighting: Sighting) -> Owner:
+    """The guest as the owner of something."""
+    maker = sighting.domain.maker if sighting.domain else "unknown"
+    return Owner(type="domain", uuid=sighting.uuid, name=sighting.name, maker=maker)
+
+
+def holds(sighting: Sighting, topology: HostTopology, config: HostConfig) -> Holds:
+    """What a guest holds of a host; `hold` with sets made once is the quick way for many guests."""
+    return hold(sighting, host_sets(topology, config))
+
+
+def hold(sighting: Sighting, sets: HostSets) -> Holds:
+    """What a guest holds: see the module's text, and `Holds` for the fields."""
+    domain = sighting.domain
+    if domain is None:
+        return _unread(sighting, sets) if sighting.is_active else Holds(uuid=sighting.uuid)
+    devices, mdevs = _devices(domain, sets)
+    if not sighting.is_active:
+        return Holds(uuid=sighting.uuid, devices=devices, mdevs=mdevs)
+    threads = _threads(domain, sets)
+    memory = _memory(domain, sets)
+    return Holds(
+        uuid=sighting.uuid,
+        cpus=CpuSet.from_mask(threads.vcpus | threads.emulator),
+        emulator_cpus=CpuSet.from_mask(threads.emulator & ~threads.vcpus),
+        sibling_cpus=_isolated_siblings(domain, threads.vcpus, sets),
+        confined=CpuSet.from_mask(threads.confined),
+        cell_memory_kib=MappingProxyType(memory.cells),
+        host_memory_kib=memory.host,
+        pages=memory.pages,
+        cell_shared=MappingProxyType(threads.cell_shared),
+        host_shared=threads.host_shared,
+        devices=devices,
+        mdevs=mdevs,
+    )
+
+
+def is_one(mask: int) -> bool:
+    """Exactly one CPU is in the set."""
+    return mask != 0 and mask & (mask - 1) == 0
+
+
+def cell_of(mask: int, cells: ReadOnlyMap[int, int]) -> int | None:
+    """The cell that has all CPUs of a non-empty set."""
+    return next((cell for cell, cpus in cells.items() if mask and not mask & ~cpus), None)
+
+
+class _Threads(NamedTuple):
+    vcpus: int
+    emulator: int
+    confined: int
+    cell_shared: dict[int, int]
+    host_shared: int
+
+
+class _Memory(NamedTuple):
+    cells: dict[int, int]
+    host: int
+    pages: tuple[PageHold, ...]
+
+
+class _Part(NamedTuple):
+    """Some memory of a guest: how much, the one host cell it is bound to, and its page size (None: small)."""
+
+    kib: int
+    cell: int | None
+    page_kib: int | None
+
+
+def _unread(sighting: Sighting, sets: HostSets) -> Holds:
+    bound = sighting.kernel_cpus.mask if sighting.kernel_cpus is not None else 0
+    if not bound or not sets.usable & ~bound:
+        return Holds(uuid=sighting.uuid, uncertain=True)
+    # Only dedicated CPUs are held one by one: the rest of where its threads may run it shares with everybody.
+    return Holds(uuid=sighting.uuid, cpus=CpuSet.from_mask(bound & sets.dedicated), guessed=True)
+
+
+def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:
+    pins = {pin.thread: pin.cpus.mask for pin in domain.vcpu_pins}
+    default = domain.cpuset.mask if domain.cpuset is not None else 0
+    vcpus = confined = host_shared = 0
+    cell_shared: dict[int, int] = {}
+    for vcpu in domain.vcpus_online:
+        pin = pins.get(vcpu, 0)
+        if is_one(pin):
+            vcpus |= pin
+            continue
+        within = pin or default
+        confined |= within
+        cell = cell_of(within & sets.usable or within, sets.cells)
+        if cell is None:
+            host_shared += 1
+        else:
+            cell_shared[cell] = cell_shared.get(cell, 0) + 1
+    return _Threads(vcpus, _emulator_cpus(domain, vcpus, sets), confined, cell_shared, host_shared)
+
+
+def _emulator_cpus(domain: ObservedDomain, vcpus: int, sets: HostSets) -> int:
+    if sets.is_legacy and not vcpus:
+        return 0
+    emulator = 0
+    for pin in (domain.emulator_pin, *(pin.cpus for pin in domain.iothread_pins)):
+        # A pin to every CPU there is says the same as none.
+        if pin is not None and sets.usable & ~pin.mask:
+            emulator |= pin.mask
+    return emulator & sets.dedicated
+
+
+def _isolated_siblings(domain: ObservedDomain, vcpus: int, sets: HostSets) -> CpuSet:
+    if domain.facts.get(THREAD_POLICY) != ISOLATE:
+        return CpuSet()
+    siblings = 0
+    for cpu in CpuSet.from_mask(vcpus):
+        siblings |= sets.siblings.get(cpu, 0)
+    return CpuSet.from_mask(siblings & ~vcpus)
+
+
+def _memory(domain: ObservedDomain, sets: HostSets) -> _Memory:
+    small: dict[int | None, int] = {}
+    huge: dict[tuple[int | None, int], int] = {}
+    for part in _parts(domain, sets):
+        if part.page_kib is None:
+            small[part.cell] = small.get(part.cell, 0) + part.kib
+        else:
+            key = (part.cell, part.page_kib)
+            huge[key] = huge.get(key, 0) + -(-part.kib // part.page_kib)
+    pages = tuple(PageHold(cell=c, size_kib=s, count=huge[c, s]) for c, s in sorted(huge, key=_cell_then_size))
+    return _Memory({cell: kib for cell, kib in small.items() if cell is not None}, small.get(None, 0), pages)
+
+
+def _cell_then_size(key: tuple[int | None, int]) -> tuple[bool, int, int]:
+    return (key[0] is None, key[0] or 0, key[1])
+
+
+def _parts(domain: ObservedDomain, sets: HostSets) -> Iterator[_Part]:
+    default_kib = domain.page_size_kib or (sets.default_huge_kib if domain.default_huge_pages else None)
+    default_cell = _bound_cell(domain.mode, domain.nodeset, sets)
+    places: dict[int | None, tuple[int | None, int | None]] = {}
+    rest = domain.memory_kib
+    for cell in domain.cells:
+        place = _guest_cell_place(cell, domain, sets)
+        page_kib = _huge(cell.page_size_kib or default_kib, sets)
+        places[cell.id] = (place, page_kib)
+        yield _Part(max(cell.memory_kib, 0), place, page_kib)
+        rest -= cell.memory_kib
+    for module in domain.memory_devices:
+        rest -= module.size_kib
+        if module.model in WITHOUT_RAM or module.size_kib <= 0:
+            continue
+        place, page_kib = places.get(module.guest_cell, (default_cell, _huge(default_kib, sets)))
+        if module.nodeset:
+            place = _bound_cell(None, module.nodeset, sets)
+        yield _Part(module.size_kib, place, _huge(module.page_size_kib, sets) or page_kib)
+    # What no guest cell names: all memory of a guest without cells, nothing or a rounding of libvirt's with them.
+    if rest > 0:
+        yield _Part(rest, default_cell, _huge(default_kib, sets))
+
+
+def _guest_cell_place(cell: GuestCell, domain: ObservedDomain, sets: HostSets) -> int | None:
+    if cell.nodeset:
+        return _bound_cell(cell.mode, cell.nodeset, sets)
+    return _bound_cell(domain.mode, domain.nodeset, sets)
+
+
+def _bound_cell(mode: str | None, nodeset: CpuSet, sets: HostSets) -> int | None:
+    if mode not in BINDING_MODES or not is_one(nodeset.mask):
+        return None
+    return nodeset.lowest if nodeset.lowest in sets.cells else None
+
+
+def _huge(page_kib: int | None, sets: HostSets) -> int | None:
+    return None if page_kib is None or page_kib <= sets.page_size_kib or page_kib <= 0 else page_kib
+
+
+def _devices(domain: ObservedDomain, sets: HostSets) -> tuple[tuple[PciAddress, ...], tuple[str, ...]]:
+    functions: set[PciAddress] = set()
+    mdevs: set[str] = set()
+    for device in domain.devices:
+        if device.kind == "pci" and device.address is not None:
+            functions.add(device.address)
+        elif device.vdpa is not None and device.vdpa in sets.vdpa:
+            functions.add(sets.vdpa[device.vdpa])
+        elif device.kind == "mdev" and device.mdev is not None:
+            mdevs.add(device.mdev.lower())
+    return tuple(sorted(functions)), tuple(sorted(mdevs))
+
+
+def _both(vdpa: str) -> tuple[str, str]:
+    name = vdpa.removeprefix("/dev/")
+    return name, f"/dev/{name}"

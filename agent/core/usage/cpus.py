@@ -1,0 +1,227 @@
+"""Who holds which host CPU, and what contradicts about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from agent.core import advice
+from agent.core.advice import FreeCpus
+from agent.core.conflicts import Conflict, Resource, conflict
+from agent.core.cpuset import CpuSet
+from agent.core.holds import GuestHolds, HostSets, cell_of
+from agent.core.topology import HostTopology
+from agent.core.usage.rows import CpuAmount, CpuHolder
+
+
+class CpuBooks(NamedTuple):
+    """Sets as ints. pinned: by guests whose XML is known. taken: all that is not free. holders: guests by CPU;
+    waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
+
+    pinned: int
+    pinned_twice: int
+    taken: int
+    holders: dict[int, list[GuestHolds]]
+    waiting_for: dict[int, list[GuestHolds]]
+
+
+def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
+    """Add up who holds which CPU; each CPU counts once."""
+    pinned = twice = 0
+    for guest in guests:
+        if not guest.holds.guessed:
+            mask = guest.holds.cpus.mask
+            twice |= pinned & mask
+            pinned |= mask
+    holders: dict[int, list[GuestHolds]] = {}
+    waiting_for: dict[int, list[GuestHolds]] = {}
+    for guest in guests:
+        # Where only the threads' affinity is known, a CPU that another guest is pinned to proves nothing.
+        for cpu in guest.holds.cpus if not guest.holds.guessed else CpuSet.from_mask(guest.holds.cpus.mask & ~pinned):
+            holders.setdefault(cpu, []).append(guest)
+        for cpu in guest.holds.sibling_cpus:
+            waiting_for.setdefault(cpu, []).append(guest)
+    taken = CpuSet(holders).mask | CpuSet(waiting_for).mask
+    return CpuBooks(pinned, twice, taken, holders, waiting_for)
+
+
+def cpu_amount(total: int, books: CpuBooks) -> CpuAmount:
+    """The row of a set of dedicated CPUs that can be used."""
+    return CpuAmount(
+        total=CpuSet.from_mask(total),
+        used=CpuSet.from_mask(total & books.taken),
+        free=CpuSet.from_mask(total & ~books.taken),
+    )
+
+
+def cpu_holders(books: CpuBooks) -> tuple[CpuHolder, ...]:
+    """One row for each CPU that is held or kept idle, lowest first."""
+    rows = []
+    for cpu in sorted(books.holders.keys() | books.waiting_for.keys()):
+        guests = books.holders.get(cpu, []) + books.waiting_for.get(cpu, [])
+        owners = {guest.sighting.uuid: guest.owner for guest in guests}
+        rows.append(CpuHolder(cpu=cpu, owners=tuple(owners[uuid] for uuid in sorted(owners))))
+    return tuple(rows)
+
+
+def cpu_conflicts(
+    guests: Sequence[GuestHolds], books: CpuBooks, topology: HostTopology, sets: HostSets
+) -> Iterator[Conflict]:
+    """Every contradiction about CPUs."""
+    usable = sets.dedicated & sets.usable & ~books.taken
+    free = FreeCpus((cpus, usable & cpus) for cpus in sets.cells.values())
+    yield from _pinned_twice(books, sets, free)
+    yield from _siblings_of_isolated(books, sets, free)
+    yield from _pinned_to_offline(books, topology, sets, free)
+    if not sets.is_legacy:
+        for guest in guests:
+            yield from _outside_dedicated(guest, sets)
+            yield from _shared_on_dedicated(guest, books, sets)
+            yield from _emulator_on_dedicated(guest, sets)
+
+
+def _cpu(cpu: int, sets: HostSets) -> Resource:
+    return Resource(kind="cpu", id=str(cpu), cell=cell_of(1 << cpu, sets.cells))
+
+
+def _guest(guest: GuestHolds) -> Resource:
+    return Resource(kind="guest", id=guest.sighting.uuid)
+
+
+def _pinned_twice(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+    for cpu in CpuSet.from_mask(books.pinned_twice):
+        guests = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
+        way_out = advice.move_away(advice.easiest_to_move(guests), cpu, free)
+        yield conflict(
+            "cpu-pinned-twice",
+            _cpu(cpu, sets),
+            (guest.owner for guest in guests),
+            cause=f"CPU {cpu} is pinned by {len(guests)} guests: {_listed(guests, cpu)}",
+            severity="error",
+            action=f"{_sentence(way_out)}; left alone nothing breaks, but these guests share the time of one CPU",
+        )
+
+
+def _siblings_of_isolated(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+    for cpu, isolated in sorted(books.waiting_for.items()):
+        known = [guest for guest in books.holders.get(cpu, []) if not guest.holds.guessed]
+        keepers = {guest.sighting.uuid for guest in isolated}
+        intruders = [guest for guest in known if keepers - {guest.sighting.uuid}]
+        if not intruders:
+            continue
+        way_out = advice.move_away(advice.easiest_to_move(intruders), cpu, free)
+        yield conflict(
+            "sibling-of-isolated",
+            _cpu(cpu, sets),
+            (guest.owner for guest in (*isolated, *intruders)),
+            cause=f"CPU {cpu} is a thread sibling of a CPU of {advice.names(isolated)}, which asked to share no core "
+            f"(thread policy isolate), and is pinned by {_listed(intruders, cpu)}",
+            severity="warning",
+            action=f"{_sentence(way_out)}; left alone nothing breaks, but the core is not the guest's own",
+        )
+
+
+def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+    unreadable = CpuSet(cpu.id for cpu in topology.cpus if cpu.online is None).mask
+    withheld = CpuSet(cpu.id for cpu in topology.cpus if cpu.online and not cpu.allowed).mask
+    offline = topology.offline.mask
+    if not topology.cpus:
+        return
+    for cpu in CpuSet.from_mask(books.pinned & ~sets.usable & ~unreadable):
+        guests = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
+        if withheld >> cpu & 1:
+            state, repair = "withheld from guests by a cpuset", "give the CPU back to the cpuset of machine.slice"
+        elif offline >> cpu & 1:
+            state, repair = "offline", f"`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` and pin again"
+        else:
+            state, repair = "not on this host", "pin to CPUs that exist"
+        way_out = advice.move_away(advice.easiest_to_move(guests), cpu, free)
+        yield conflict(
+            "pinned-to-offline",
+            _cpu(cpu, sets),
+            (guest.owner for guest in guests),
+            cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu)} {_be(guests)} pinned to it",
+            severity="error",
+            action=f"{_sentence(way_out)}, or {repair}; left alone the kernel runs the thread on any other CPU, "
+            "also on those of pinned guests, and the guest does not start again",
+        )
+
+
+def _outside_dedicated(guest: GuestHolds, sets: HostSets) -> Iterator[Conflict]:
+    outside = CpuSet.from_mask(0 if guest.holds.guessed else guest.holds.cpus.mask & ~sets.dedicated)
+    if not outside:
+        return
+    shared = CpuSet.from_mask(outside.mask & sets.shared)
+    harm = (
+        f"floating guests run on {advice.plural(shared)} too and take its time"
+        if shared
+        else "nothing breaks, but these CPUs are in nobody's books"
+    )
+    yield conflict(
+        "pinned-outside-dedicated",
+        _guest(guest),
+        (guest.owner,),
+        cause=f"{_name(guest)} is pinned to {advice.plural(outside)}, outside the dedicated set "
+        f"({CpuSet.from_mask(sets.dedicated) or 'empty'})",
+        severity="warning",
+        action=f"Add {outside} to [compute] cpu_dedicated_set, or re-pin the guest inside of it; left alone {harm}",
+    )
+
+
+def _shared_on_dedicated(guest: GuestHolds, books: CpuBooks, sets: HostSets) -> Iterator[Conflict]:
+    over = CpuSet.from_mask(guest.holds.confined.mask & sets.dedicated & ~guest.holds.cpus.mask)
+    if not over:
+        return
+    disturbed = [
+        other
+        for other in {one.sighting.uuid: one for cpu in over for one in books.holders.get(cpu, [])}.values()
+        if other is not guest and not other.holds.guessed
+    ]
+    shared = CpuSet.from_mask(sets.shared & sets.usable)
+    harm = f"it takes time from {advice.names(disturbed)}" if disturbed else "nothing breaks until a pinned guest comes"
+    yield conflict(
+        "shared-on-dedicated",
+        _guest(guest),
+        (guest.owner,),
+        cause=f"Floating vCPUs of {_name(guest)} are confined to {advice.plural(guest.holds.confined)}, of which "
+        f"{over} {'is' if len(over) == 1 else 'are'} dedicated to pinned guests",
+        severity="error" if disturbed else "warning",
+        action=f"Confine its vCPUs to the shared set{f' ({shared})' if shared else ''} with virsh vcpupin, or pin each "
+        f"to one CPU; left alone {harm}",
+    )
+
+
+def _emulator_on_dedicated(guest: GuestHolds, sets: HostSets) -> Iterator[Conflict]:
+    emulator = guest.holds.emulator_cpus
+    if not emulator or guest.holds.cpus.mask & ~emulator.mask:
+        return
+    shared = CpuSet.from_mask(sets.shared & sets.usable)
+    name = advice.domain_argument(guest.sighting)
+    way_out = f" (`virsh emulatorpin {name} {shared} --live`)" if shared else ""
+    yield conflict(
+        "emulator-on-dedicated",
+        _guest(guest),
+        (guest.owner,),
+        cause=f"{_name(guest)} has no pinned vCPU, but its emulator or iothreads are pinned to dedicated "
+        f"{advice.plural(emulator)}",
+        severity="warning",
+        action=f"Pin them to the shared set{way_out}; left alone nothing breaks, but {advice.plural(emulator)} "
+        f"{'is' if len(emulator) == 1 else 'are'} not offered to pinned guests",
+    )
+
+
+def _name(guest: GuestHolds) -> str:
+    return guest.sighting.name or guest.sighting.uuid
+
+
+def _listed(guests: Sequence[GuestHolds], cpu: int) -> str:
+    shown = [advice.described(guest, cpu) for guest in guests[:5]]
+    return ", ".join(shown + ([f"{len(guests) - 5} more"] if len(guests) > 5 else []))
+
+
+def _be(guests: Sequence[GuestHolds]) -> str:
+    return "is" if len(guests) == 1 else "are"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,220 @@
+"""Which PCI functions and mediated devices guests hold or could have, and what contradicts about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from agent.core import advice
+from agent.core.conflicts import Conflict, Resource, Severity, conflict
+from agent.core.holds import GuestHolds
+from agent.core.host_config import HostConfig
+from agent.core.pci import PciAddress, PciDevice
+from agent.core.topology import HostTopology
+from agent.core.usage.rows import DeviceUsage, MdevUsage
+
+BRIDGE_CLASS = "06"
+
+
+class DeviceBooks(NamedTuple):
+    """Guests by what they name; mdev_parents: functions whose mediated devices are held."""
+
+    devices: Mapping[PciAddress, PciDevice]
+    holders: Mapping[PciAddress, list[GuestHolds]]
+    mdev_holders: Mapping[str, list[GuestHolds]]
+    mdev_parents: Mapping[PciAddress, list[GuestHolds]]
+    children: Mapping[PciAddress, list[PciAddress]]
+
+
+def device_books(guests: Iterable[GuestHolds], topology: HostTopology) -> DeviceBooks:
+    """Add up who names which device."""
+    holders: dict[PciAddress, list[GuestHolds]] = {}
+    mdev_holders: dict[str, list[GuestHolds]] = {}
+    for guest in guests:
+        for address in guest.holds.devices:
+            holders.setdefault(address, []).append(guest)
+        for uuid in guest.holds.mdevs:
+            mdev_holders.setdefault(uuid, []).append(guest)
+    parents: dict[PciAddress, list[GuestHolds]] = {}
+    for mdev in topology.mdevs:
+        if mdev.parent is not None and mdev.uuid.lower() in mdev_holders:
+            parents.setdefault(mdev.parent, []).extend(mdev_holders[mdev.uuid.lower()])
+    children: dict[PciAddress, list[PciAddress]] = {}
+    for device in topology.pci:
+        if device.parent is not None:
+            children.setdefault(device.parent, []).append(device.address)
+    return DeviceBooks({one.address: one for one in topology.pci}, holders, mdev_holders, parents, children)
+
+
+def device_rows(books: DeviceBooks, config: HostConfig) -> tuple[DeviceUsage, ...]:
+    """Every function that the configuration offers or that a guest names; without a filter all but bridges."""
+    rows = []
+    for address in sorted(books.devices.keys() | books.holders.keys()):
+        device = books.devices.get(address)
+        if device is None:
+            rows.append(_absent_row(address, books.holders[address]))
+        elif (offered := _is_offered(device, config)) or address in books.holders:
+            rows.append(_row(device, books, offered=offered))
+    return tuple(rows)
+
+
+def mdev_rows(books: DeviceBooks, topology: HostTopology) -> tuple[MdevUsage, ...]:
+    """Every mediated device that exists or that a guest names."""
+    existing = {mdev.uuid.lower(): mdev for mdev in topology.mdevs}
+    rows = []
+    for uuid in sorted(existing.keys() | books.mdev_holders.keys()):
+        mdev = existing.get(uuid)
+        rows.append(
+            MdevUsage(
+                uuid=uuid,
+                type=mdev.type if mdev else None,
+                parent=mdev.parent if mdev else None,
+                exists=mdev is not None,
+                owners=tuple(guest.owner for guest in books.mdev_holders.get(uuid, ())),
+            )
+        )
+    return tuple(rows)
+
+
+def device_conflicts(books: DeviceBooks, topology: HostTopology) -> Iterator[Conflict]:
+    """Every contradiction about devices."""
+    for address, guests in sorted(books.holders.items()):
+        resource = _pci(address, books)
+        if len(guests) > 1:
+            yield _twice(resource, guests)
+        device = books.devices.get(address)
+        if device is None and topology.pci:
+            yield _missing(resource, guests, f"the host has no PCI function {address} (any more)")
+        elif device is not None and (lost := _lost_to_host_driver(device, guests)):
+            yield _missing(resource, lost, f"host driver {device.driver} has it again (new VF count, or a rebind)")
+        yield from _pf_and_vf(address, guests, books)
+    existing = {mdev.uuid.lower(): mdev for mdev in topology.mdevs}
+    for uuid, guests in sorted(books.mdev_holders.items()):
+        resource = Resource(kind="mdev", id=uuid)
+        if len(guests) > 1:
+            yield _twice(resource, guests)
+        if uuid not in existing:
+            yield _missing(resource, guests, f"mediated device {uuid} does not exist (they are gone after a reboot)")
+
+
+def _is_offered(device: PciDevice, config: HostConfig) -> bool:
+    if not config.device_spec:
+        return not device.class_code.startswith(BRIDGE_CLASS)
+    return any(spec.matches(device) for spec in config.device_spec)
+
+
+def _row(device: PciDevice, books: DeviceBooks, *, offered: bool) -> DeviceUsage:
+    holders = books.holders.get(device.address, [])
+    remark = _remark(device, books, holders, offered=offered)
+    return DeviceUsage(
+        address=device.address,
+        type=device.type,
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        cell=device.cell,
+        offered=offered,
+        free=offered and not holders and remark is None,
+        owners=tuple(guest.owner for guest in holders),
+        remark=remark,
+    )
+
+
+def _remark(device: PciDevice, books: DeviceBooks, holders: Sequence[GuestHolds], *, offered: bool) -> str | None:
+    if holders and not offered:
+        return "not in the filter (device_spec): it is not offered again once it is free"
+    if lost := _lost_to_host_driver(device, holders):
+        return f"re-created or rebound under {advice.names(lost)}: the host's driver {device.driver} has it again"
+    if holders:
+        return None
+    if device.parent is not None and device.parent in books.holders:
+        return f"its physical function {device.parent} is held by {advice.names(books.holders[device.parent])}"
+    taken = [address for address in books.children.get(device.address, ()) if address in books.holders]
+    if taken:
+        first = advice.names(books.holders[taken[0]])
+        return f"{len(taken)} of its virtual functions are held, {taken[0]} by {first}"
+    if device.address in books.mdev_parents:
+        return f"a mediated device of it is held by {advice.names(books.mdev_parents[device.address])}"
+    return None
+
+
+def _absent_row(address: PciAddress, holders: Sequence[GuestHolds]) -> DeviceUsage:
+    return DeviceUsage(
+        address=address,
+        type="type-PCI",
+        vendor_id="",
+        product_id="",
+        cell=None,
+        offered=False,
+        free=False,
+        owners=tuple(guest.owner for guest in holders),
+        remark="not on this host (any more)",
+    )
+
+
+def _lost_to_host_driver(device: PciDevice, holders: Sequence[GuestHolds]) -> list[GuestHolds]:
+    """Active guests that name the function while a driver that is no VFIO driver has it."""
+    # No driver at all may also be one that could not be read, and a vDPA function keeps its own.
+    if device.driver is None or "vfio" in device.driver or device.type == "vdpa" or device.vdpa:
+        return []
+    return [guest for guest in holders if guest.sighting.is_active and guest.sighting.state != "unknown"]
+
+
+def _pci(address: PciAddress, books: DeviceBooks) -> Resource:
+    device = books.devices.get(address)
+    return Resource(kind="pci", id=str(address), cell=device.cell if device else None)
+
+
+def _active(guests: Iterable[GuestHolds]) -> list[GuestHolds]:
+    return [guest for guest in guests if guest.sighting.is_active]
+
+
+def _twice(resource: Resource, guests: Sequence[GuestHolds]) -> Conflict:
+    active = _active(guests)
+    severity: Severity = "error" if len(active) > 1 else "info"
+    return conflict(
+        "device-twice",
+        resource,
+        (guest.owner for guest in guests),
+        cause=f"Device {resource.id} is named by {len(guests)} guests: {advice.names(guests)}; "
+        f"{advice.names(active) if active else 'none'} {'are' if len(active) > 1 else 'is'} active",
+        severity=severity,
+        action="Find out which of the running guests has it and remove it from the other with virsh detach-device; "
+        "left alone one of them works without its device or fails"
+        if severity == "error"
+        else "Give one of them another device if both shall run at once; left alone the second does not start",
+    )
+
+
+def _missing(resource: Resource, guests: Sequence[GuestHolds], why: str) -> Conflict:
+    active = _active(guests)
+    return conflict(
+        "device-missing",
+        resource,
+        (guest.owner for guest in guests),
+        cause=f"{advice.names(guests)} {'names' if len(guests) == 1 else 'name'} a device that is not there: {why}",
+        severity="error" if active else "warning",
+        action=f"Detach it from {advice.names(active)} and attach it anew; left alone the guest works without it"
+        if active
+        else "Bring the device back or take it out of the definition before the guest is started; left alone it does "
+        "not start",
+    )
+
+
+def _pf_and_vf(address: PciAddress, guests: Sequence[GuestHolds], books: DeviceBooks) -> Iterator[Conflict]:
+    taken = [child for child in books.children.get(address, ()) if child in books.holders]
+    users = [guest for child in taken for guest in books.holders[child]]
+    if not users:
+        return
+    is_real = bool(_active(guests)) and bool(_active(users))
+    yield conflict(
+        "pf-and-vf",
+        _pci(address, books),
+        (guest.owner for guest in (*guests, *users)),
+        cause=f"Physical function {address} is held by {advice.names(guests)}, and its virtual function {taken[0]}"
+        f"{f' and {len(taken) - 1} more' if len(taken) > 1 else ''} by {advice.names(users)}",
+        severity="error" if is_real else "info",
+        action="Give the guests of the virtual functions other devices; left alone these lose them when the physical "
+        "function is reset"
+        if is_real
+        else "Let only one side run at a time; left alone the one that starts later fails",
+    )

@@ -1,0 +1,144 @@
+"""Topology, configuration and what is seen, folded into rows and contradictions. Total: never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from agent.core import advice
+from agent.core.conflicts import Conflict, Resource, conflict, settled
+from agent.core.cpuset import CpuSet
+from agent.core.guest import Sighting
+from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
+from agent.core.host_config import HostConfig
+from agent.core.topology import HostCell, HostTopology
+from agent.core.usage.cpus import CpuBooks, cpu_amount, cpu_books, cpu_conflicts, cpu_holders
+from agent.core.usage.devices import device_books, device_conflicts, device_rows, mdev_rows
+from agent.core.usage.memory import (
+    MemoryBooks,
+    amount,
+    cell_memory,
+    cell_pages,
+    host_memory,
+    host_pages,
+    memory_books,
+    memory_conflicts,
+)
+from agent.core.usage.rows import CellUsage, CpuHolder, HostUsage, Remark, Usage
+
+
+def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sighting]) -> Usage:
+    """Everything that is held, free and contradictory, the same for any order of the sightings (LEDGER R5).
+
+    Each CPU counts once, whoever holds it; of two holders the one that is left holds on. dedicated.total is what is
+    configured, online and not withheld; held CPUs beyond that are in the host's holders alone.
+    """
+    sets = host_sets(topology, config)
+    guests = guests_of(sightings, sets)
+    cpus, memory, devices = cpu_books(guests), memory_books(guests), device_books(guests, topology)
+    books = _Books(cpus, memory, cpu_holders(cpus))
+    cells = tuple(_cell_usage(cell, config, sets, books) for cell in sorted(topology.cells, key=lambda one: one.id))
+    host = _host_usage(topology, config, sets, books)
+    found = [
+        *cpu_conflicts(guests, cpus, topology, sets),
+        *memory_conflicts(guests, cells, host),
+        *device_conflicts(devices, topology),
+        *_lost_by_libvirt(guests),
+    ]
+    return Usage(
+        cells=cells,
+        host=host,
+        pci=device_rows(devices, config),
+        mdevs=mdev_rows(devices, topology),
+        conflicts=settled(found, config.accept),
+        remarks=tuple(_remarks(guests, cpus, sets)),
+        free_is_uncertain=any(guest.holds.uncertain for guest in guests),
+    )
+
+
+class _Books(NamedTuple):
+    cpus: CpuBooks
+    memory: MemoryBooks
+    holders: tuple[CpuHolder, ...]
+
+
+def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Books) -> CellUsage:
+    usable = cell.cpus.mask & sets.usable
+    shared = CpuSet.from_mask(usable & sets.shared)
+    return CellUsage(
+        id=cell.id,
+        dedicated=cpu_amount(usable & sets.dedicated, books.cpus),
+        shared_cpus=shared,
+        shared=amount(len(shared), config.cpu_allocation_ratio, books.memory.cell_shared.get(cell.id, 0)),
+        memory_kib=cell_memory(cell, books.memory, config),
+        pages=cell_pages(cell, books.memory, config),
+        holders=tuple(row for row in books.holders if row.cpu in cell.cpus),
+    )
+
+
+def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, books: _Books) -> HostUsage:
+    shared = CpuSet.from_mask(sets.usable & sets.shared)
+    floating = sum(books.memory.cell_shared.values()) + books.memory.host_shared
+    return HostUsage(
+        dedicated=cpu_amount(sets.usable & sets.dedicated, books.cpus),
+        shared_cpus=shared,
+        shared=amount(len(shared), config.cpu_allocation_ratio, floating),
+        memory_kib=host_memory(topology, books.memory, config),
+        pages=host_pages(topology, books.memory, config),
+        holders=books.holders,
+    )
+
+
+def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
+    for guest in guests:
+        seen = guest.sighting
+        if seen.validity != "lost-by-libvirt":
+            continue
+        pid = "" if seen.run.pid is None else f" {seen.run.pid}"
+        yield conflict(
+            "domain-lost-by-libvirt",
+            Resource(kind="guest", id=seen.uuid),
+            (guest.owner,),
+            cause=f"QEMU process{pid} of {seen.name or seen.uuid} lives and uses its CPUs, memory and devices, but "
+            "libvirt does not know that it runs",
+            severity="critical",
+            action=f"Shut the guest down from inside, wait until process{pid} has ended, then start it with virsh; "
+            "starting it before is dangerous: two copies would write to one disk",
+        )
+
+
+def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, sets: HostSets) -> Iterator[Remark]:
+    for guest in guests:
+        for text in (_reading(guest, cpus), _confinement(guest, sets), _idle_siblings(guest)):
+            if text is not None:
+                yield Remark(uuid=guest.sighting.uuid, name=guest.sighting.name, text=text)
+
+
+def _reading(guest: GuestHolds, cpus: CpuBooks) -> str | None:
+    """What to know of a guest that was not read in full now."""
+    seen, holds = guest.sighting, guest.holds
+    because = f": {seen.problem}" if seen.problem else ""
+    if seen.validity == "valid":
+        return seen.problem
+    if not seen.is_active:
+        return f"definition unreadable{because}"
+    if seen.domain is not None:
+        held = f"last known pins used ({advice.plural(holds.cpus)})" if holds.cpus else "no pins as last known"
+        return f"definition unreadable, {held}{because}"
+    if holds.uncertain:
+        return f"pins unknown, so free CPUs are uncertain{because}"
+    kept = CpuSet.from_mask(holds.cpus.mask & ~cpus.pinned)
+    held = f"{advice.plural(kept)} held, since its threads may run there" if kept else "its threads run on no free CPU"
+    return f"pins unknown, {held}{because}"
+
+
+def _confinement(guest: GuestHolds, sets: HostSets) -> str | None:
+    over = CpuSet.from_mask(guest.holds.confined.mask & sets.dedicated & ~guest.holds.cpus.mask)
+    if sets.is_legacy or not over:
+        return None
+    return f"floating guest confined to dedicated {advice.plural(over)}"
+
+
+def _idle_siblings(guest: GuestHolds) -> str | None:
+    idle = guest.holds.sibling_cpus
+    return f"thread policy isolate keeps {advice.plural(idle)} idle, not offered to others" if idle else None
