@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
+from agent.core.holds import hold, host_sets
 from agent.core.ledger import Holds
+from agent.core.snapshot import Snapshot, SourceState
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
 from agent.core.values import Value
 
 Status = Literal["ok", "degraded", "down"]
+
+EACH_PASS = frozenset({"sysfs", "libvirt", "domains", "processes"})
+"""Sources that every pass reads; the others are read when something changes, so their age says nothing."""
+
+STALE_AFTER_INTERVALS = 2
 
 
 class SourceReport(Value, frozen=True, kw_only=True):
@@ -57,3 +65,95 @@ class Report(Value, frozen=True, kw_only=True):
     usage: Usage
     conflicts: tuple[Conflict, ...]
     health: Health
+
+
+def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
+    """Everything of one snapshot as of now_s (monotonic), guests by name and uuid.
+
+    interval_s: time between passes, which the ages of sources are held against.
+    """
+    sets = host_sets(snapshot.topology, snapshot.config)
+    guests = tuple(
+        GuestReport(sighting=seen, holds=hold(seen, sets), age_s=max(now_s - seen.begun_at, 0.0))
+        for seen in sorted(snapshot.ledger.sightings.values(), key=lambda one: (one.name, one.uuid))
+    )
+    return Report(
+        agent_id=snapshot.identity.agent_id,
+        epoch=snapshot.identity.epoch,
+        generation=snapshot.generation,
+        topology=snapshot.topology,
+        guests=guests,
+        usage=snapshot.usage,
+        conflicts=snapshot.usage.conflicts,
+        health=health(snapshot, now_s=now_s, interval_s=interval_s),
+    )
+
+
+def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
+    """How far the snapshot can be relied on: see `Health`.
+
+    "down": libvirt was asked and never answered. Lost later it is "degraded", since the last known usage counts. Info
+    rows, accepted ones and problems of the topology do not degrade: they may stay for the life of the host.
+    """
+    sources = tuple(_source_report(state, now_s, STALE_AFTER_INTERVALS * interval_s) for state in snapshot.sources)
+    stale = [one for one in sources if one.name in EACH_PASS and _is_stale(one, STALE_AFTER_INTERVALS * interval_s)]
+    reasons = (*_reasons_of_sources(snapshot, sources), *_reasons_of_guests(snapshot))
+    seen = tuple(snapshot.ledger.sightings.values())
+    active = sum(one.is_active for one in seen)
+    accepted = sum(row.accepted for row in snapshot.usage.conflicts)
+    return Health(
+        status="down" if _is_blind(snapshot) else "degraded" if reasons else "ok",
+        ready=snapshot.complete and not stale,
+        reasons=reasons,
+        sources=sources,
+        guests_active=active,
+        guests_defined=len(seen) - active,
+        conflicts=len(snapshot.usage.conflicts) - accepted,
+        conflicts_accepted=accepted,
+        problems=len(snapshot.topology.problems),
+    )
+
+
+def _source_report(state: SourceState, now_s: float, stale_after_s: float) -> SourceReport:
+    age_s = None if state.read_at is None else max(now_s - state.read_at, 0.0)
+    told = SourceReport(name=state.name, ok=True, age_s=age_s, problem=state.problem)
+    is_late = state.name in EACH_PASS and _is_stale(told, stale_after_s)
+    return SourceReport(name=state.name, ok=state.problem is None and not is_late, age_s=age_s, problem=state.problem)
+
+
+def _is_stale(source: SourceReport, stale_after_s: float) -> bool:
+    return source.age_s is None or source.age_s > stale_after_s
+
+
+def _is_blind(snapshot: Snapshot) -> bool:
+    return snapshot.source("libvirt").problem is not None and snapshot.source("domains").read_at is None
+
+
+def _reasons_of_sources(snapshot: Snapshot, sources: Sequence[SourceReport]) -> Iterator[str]:
+    if not snapshot.complete:
+        yield "No complete look at the host and its guests has been made yet."
+    for source in sources:
+        if source.ok:
+            continue
+        age = "never read" if source.age_s is None else f"last read {source.age_s:.0f} s ago"
+        yield f"{source.name}: {_plain(source.problem)} ({age})." if source.problem else f"{source.name}: {age}."
+
+
+def _reasons_of_guests(snapshot: Snapshot) -> Iterator[str]:
+    seen = snapshot.ledger.sightings.values()
+    if untrusted := sum(one.validity == "last-known" for one in seen):
+        yield f"What was last known counts for {_count(untrusted, 'guest')} not readable now: see agentctl guests."
+    if snapshot.usage.free_is_uncertain:
+        yield "The CPUs of a guest are unknown, so CPUs called free may not be: see agentctl usage."
+    pressing = [row for row in snapshot.usage.conflicts if not row.accepted and row.severity != "info"]
+    if pressing:
+        kinds = ", ".join(sorted({row.kind for row in pressing}))
+        yield f"{_count(len(pressing), 'conflict')} ({kinds}): see agentctl conflicts."
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
+def _plain(sentence: str | None) -> str:
+    return (sentence or "").rstrip(". ")
