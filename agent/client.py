@@ -1,11 +1,15 @@
-"""Asks the daemon over its local socket. Lives in other people's processes too: the standard library and msgspec only."""
+"""Asks the daemon over its local socket. Lives in other people's processes too: standard library and msgspec only."""
 
 from __future__ import annotations
 
+import http.client
+import socket
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from agent.formats.envelope import Envelope
+from agent.errors import DaemonUnavailable, RequestRefused, WireError
+from agent.formats import wire
+from agent.formats.envelope import VERSION, Envelope
 
 T = TypeVar("T")
 
@@ -15,16 +19,100 @@ class LocalClient:
 
     def __init__(self, socket_path: Path, timeout_s: float = 5.0) -> None:
         """timeout_s: for connecting, and for each wait for the answer."""
-        raise NotImplementedError
+        self._path = socket_path
+        self._timeout_s = timeout_s
 
     def get(self, path: str) -> Envelope:
         """The answer to GET `path` ("/v1/health", query included), refusals too.
 
-        Raises DaemonUnavailable, with a sentence of its own for each of: no socket, refused, no permission, no answer in
-        time, not an agent.
+        Raises DaemonUnavailable, with a sentence of its own for each of: no socket, refused, no permission, no answer
+        in time, not an agent; WireError when the agent is of another release.
         """
-        raise NotImplementedError
+        return self._envelope(self._body(path))
 
     def report(self, path: str, kind: type[T]) -> T:
         """The result of GET `path` as a value. Raises DaemonUnavailable, RequestRefused, WireError."""
-        raise NotImplementedError
+        envelope = self.get(path)
+        if envelope.refusal is not None:
+            refusal = envelope.refusal
+            raise RequestRefused(refusal.message, code=refusal.code, retry=refusal.retry)
+        try:
+            return wire.from_builtins(envelope.result, kind)
+        except WireError as error:
+            raise WireError(self._other_release(error)) from error
+
+    def _body(self, path: str) -> bytes:
+        connection = _UnixConnection(self._path, self._timeout_s)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read()
+        except (OSError, http.client.HTTPException) as error:
+            raise DaemonUnavailable(self._why(error)) from error
+        finally:
+            connection.close()
+
+    def _why(self, error: Exception) -> str:
+        path = self._path
+        match error:
+            case FileNotFoundError() | NotADirectoryError():
+                return (
+                    f"compute-agent does not run here: there is no socket {path}. "
+                    "Start it with `systemctl start compute-agent`, or with `make run` in a checkout."
+                )
+            case ConnectionRefusedError():
+                return (
+                    f"compute-agent has stopped: nobody listens at {path}. "
+                    "See `systemctl status compute-agent`, then start it again."
+                )
+            case PermissionError():
+                return (
+                    f"You may not use {path}. Ask over agent-ro.sock in the same folder, or have yourself added to the "
+                    "socket's group (usually compute-agent)."
+                )
+            case TimeoutError() | BlockingIOError():
+                return (
+                    f"compute-agent did not answer at {path} within {self._timeout_s:g} s. "
+                    "See `systemctl status compute-agent`; `systemctl restart compute-agent` is safe."
+                )
+            case ConnectionError():
+                return (
+                    f"What listens at {path} hung up without an answer: a compute-agent that stops, or none at all. "
+                    "See `systemctl status compute-agent`."
+                )
+            case OSError():
+                return f"{path} cannot be asked: {error.strerror or error}. Name the daemon's socket."
+        return self._foreign(repr(error))
+
+    def _foreign(self, found: str) -> str:
+        return f"What answers at {self._path} is no compute-agent ({found}). Name the daemon's socket."
+
+    def _envelope(self, body: bytes) -> Envelope:
+        try:
+            start = wire.from_json(body, dict[str, Any])
+        except WireError as error:
+            raise DaemonUnavailable(self._foreign("the answer is no JSON object")) from error
+        if not {"v", "agent_id", "ok"} <= start.keys():
+            raise DaemonUnavailable(self._foreign(f"the answer has {', '.join(sorted(start)) or 'nothing'} in it"))
+        if start["v"] != VERSION:
+            raise WireError(self._other_release(f"version {start['v']}, known is {VERSION}"))
+        try:
+            return wire.from_builtins(start, Envelope)
+        except WireError as error:
+            raise WireError(self._other_release(error)) from error
+
+    def _other_release(self, found: object) -> str:
+        return (
+            f"The compute-agent at {self._path} is of another release than this command ({found}). "
+            "After an upgrade restart the daemon; guests do not notice."
+        )
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

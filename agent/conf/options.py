@@ -207,7 +207,12 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 def log_opts() -> list[cfg.Opt]:
     """oslo.log's options, all of [DEFAULT], with defaults for a daemon that has no requests to name in each line."""
     own = [option for _, some in oslo_log_options.list_opts() for option in some]
-    cfg.set_defaults(own, use_stderr=True, logging_default_format_string=LOG_FORMAT)
+    cfg.set_defaults(
+        own,
+        use_stderr=True,
+        logging_default_format_string=LOG_FORMAT,
+        logging_exception_prefix="%(asctime)s.%(msecs)03d ERROR %(name)s",
+    )
     return own
 
 

@@ -57,9 +57,9 @@ class Refusal(Value, frozen=True, kw_only=True):
 class Envelope(Value, frozen=True, kw_only=True):
     """Every answer. Exactly one of result and refusal counts, by `ok`.
 
-    now: the agent's wall clock, RFC 3339. agent_id to generation: which agent, start and picture this answer is of; empty
-    and 0 when the server refused before anything looked at a picture. result: a value on the way out, plain dicts and
-    lists on the way in.
+    now: the agent's wall clock, RFC 3339. agent_id to generation: which agent, start and picture this answer is of;
+    empty and 0 when the server refused before anything looked at a picture. result: a value on the way out, plain dicts
+    and lists on the way in.
     """
 
     v: int = VERSION

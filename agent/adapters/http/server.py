@@ -1,0 +1,279 @@
+"""Listens on both sockets, attends to their clients, asks the handler.
+
+One thread waits for all clients at once (asyncio), so a client that dawdles costs a few kilobytes and no thread; only
+complete requests reach the few threads that run the handler. One request per connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import grp
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from pathlib import Path
+
+import msgspec
+
+from agent.adapters.http.request import MAX_HEAD_BYTES, BadRequest, read_request
+from agent.errors import ConfigError, TwinRunning
+from agent.formats.envelope import ApiRequest, ApiResponse, Peer, refuse_unseen
+
+LOG = logging.getLogger(__name__)
+
+FULL_SOCKET = "agent.sock"
+READ_ONLY_SOCKET = "agent-ro.sock"
+
+Handler = Callable[[ApiRequest], ApiResponse]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """receive_s: from connecting to the last byte of the request; send_s: until the client has taken all of the answer.
+    clients: connections at a time on one socket; one more ends the oldest."""
+
+    receive_s: float = 5.0
+    send_s: float = 30.0
+    clients: int = 128
+    threads: int = 4
+
+
+class LocalApi:
+    """Serves `handler` on socket_dir/agent.sock (0660, all methods) and socket_dir/agent-ro.sock (0666, GET and HEAD).
+
+    The handler runs in one of few threads and sees HEAD as GET. What it raises is logged and answered with 500.
+    """
+
+    def __init__(
+        self, handler: Handler, socket_dir: Path, group: str | None = None, limits: Limits | None = None
+    ) -> None:
+        """group: owns agent.sock when it exists on this host; else, and when None, the group of the process."""
+        self._handler = handler
+        self._limits = limits or Limits()
+        self._doors = (
+            _Door(socket_dir / FULL_SOCKET, mode=0o660, writable=True, group=group),
+            _Door(socket_dir / READ_ONLY_SOCKET, mode=0o666, writable=False, group=None),
+        )
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._drain_s = 0.0
+
+    def start(self) -> None:
+        """Listen; returns when both sockets answer. Replaces socket files that a dead agent left.
+
+        Raises TwinRunning when an agent answers there, ConfigError when the folder or the path cannot be used.
+        """
+        try:
+            for door in self._doors:
+                door.open()
+        except (ConfigError, TwinRunning):
+            self._close_doors()
+            raise
+        serving = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(serving,), name="local-api", daemon=True)
+        self._thread.start()
+        serving.wait()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Finish what is being answered, at most `timeout_s`, then close and remove both sockets. Fine to repeat."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._loop is not None:
+            self._drain_s = timeout_s
+            with contextlib.suppress(RuntimeError):  # the loop ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+            thread.join()
+        self._close_doors()
+
+    @property
+    def is_serving(self) -> bool:
+        """Between `start` and `stop`, unless the server's thread died of a fault (logged)."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _close_doors(self) -> None:
+        for door in self._doors:
+            door.close()
+
+    def _run(self, serving: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(serving))
+        except Exception:
+            LOG.exception("local API ended sockets=%s", [str(door.path) for door in self._doors])
+        finally:
+            serving.set()
+
+    async def _serve(self, serving: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="local-api")
+        rooms = [_Room(door, self._handler, pool, self._limits) for door in self._doors]
+        for room in rooms:
+            await room.enter()
+        LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
+        serving.set()
+        await self._stop.wait()
+        for room in rooms:
+            await room.leave(self._drain_s)
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Door:
+    """One listening socket and its file."""
+
+    def __init__(self, path: Path, *, mode: int, writable: bool, group: str | None) -> None:
+        self.path = path
+        self.writable = writable
+        self.socket: socket.socket | None = None
+        self._mode = mode
+        self._group = group
+        self._inode: int | None = None
+
+    def open(self) -> None:
+        """Bind under another name and rename, so that nobody meets the socket before it has its mode and owner."""
+        unfinished = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._refuse_if_taken()
+            unfinished.unlink(missing_ok=True)
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            self.socket.bind(str(unfinished))
+            unfinished.chmod(self._mode)
+            self._give_to_group(unfinished)
+            self.socket.listen(socket.SOMAXCONN)
+            self._inode = unfinished.stat().st_ino
+            unfinished.rename(self.path)
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"The socket {self.path} cannot be made: {error.strerror or error}. "
+                f"Make {self.path.parent} a folder that the daemon's user can write, or set [agent] socket_dir."
+            ) from error
+
+    def close(self) -> None:
+        """Close, and remove the file if it is still ours. Fine to repeat."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+        with contextlib.suppress(OSError):
+            if self._inode is not None and self.path.lstat().st_ino == self._inode:
+                self.path.unlink()
+        self._inode = None
+
+    def _refuse_if_taken(self) -> None:
+        try:
+            found = self.path.lstat().st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(found):
+            raise ConfigError(
+                f"{self.path} is there and is no socket. Remove it if nobody needs it, or set [agent] socket_dir."
+            )
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+            probe.setblocking(False)  # a live twin whose queue is full says EAGAIN
+            result = probe.connect_ex(str(self.path))
+            if result == errno.ECONNREFUSED:
+                return  # nobody listens: a dead agent's
+            other = _peer(probe).pid if result == 0 else "unknown"
+        raise TwinRunning(
+            f"Process {other} answers at {self.path}. Stop it, or give this agent another folder with --socket-dir."
+        )
+
+    def _give_to_group(self, path: Path) -> None:
+        if self._group is None:
+            return
+        try:
+            os.chown(path, -1, grp.getgrnam(self._group).gr_gid)
+        except KeyError:
+            LOG.info("group %s does not exist: %s is for the group of this process", self._group, self.path)
+        except PermissionError:
+            LOG.warning("this process is not in group %s and cannot give it %s", self._group, self.path)
+
+
+class _Room:
+    """The clients of one door."""
+
+    def __init__(self, door: _Door, handler: Handler, pool: ThreadPoolExecutor, limits: Limits) -> None:
+        self._door = door
+        self._handler = handler
+        self._pool = pool
+        self._limits = limits
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._server: asyncio.Server | None = None
+
+    async def enter(self) -> None:
+        """Accept clients from now on."""
+        self._server = await asyncio.start_unix_server(self._welcome, sock=self._door.socket, limit=MAX_HEAD_BYTES)
+
+    async def leave(self, timeout_s: float) -> None:
+        """Accept no more, and give those inside `timeout_s` seconds."""
+        if self._server is not None:
+            self._server.close()
+        if self._clients:
+            _, late = await asyncio.wait(list(self._clients), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= self._limits.clients:
+            next(iter(self._clients.values())).transport.abort()
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients[task] = writer
+        try:
+            await self._attend(reader, writer)
+        except OSError:
+            pass  # the client went away; that is its business
+        finally:
+            del self._clients[task]
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = _peer(writer.get_extra_info("socket"))
+        try:
+            async with asyncio.timeout(self._limits.receive_s):
+                request, is_head = await read_request(reader, writer, peer, writable=self._door.writable)
+        except TimeoutError:
+            answer, is_head = refuse_unseen("InvalidRequest", "The request did not come in time.", 408), False
+        except BadRequest as error:
+            answer, is_head = refuse_unseen("InvalidRequest", str(error), error.status), False
+        else:
+            answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
+        await self._send(writer, _head(answer) + (b"" if is_head else answer.body))
+
+    def _answer(self, request: ApiRequest) -> ApiResponse:
+        try:
+            return self._handler(request)
+        except Exception:
+            LOG.exception("request failed method=%s path=%s peer=%s", request.method, request.path, request.peer)
+            return refuse_unseen("InternalError", "The agent made a mistake; its log has the details.", 500)
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        writer.transport.set_write_buffer_limits(high=0)  # drain returns when all is with the kernel
+        writer.write(data)
+        try:
+            async with asyncio.timeout(self._limits.send_s):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()
+
+
+def _head(answer: ApiResponse) -> bytes:
+    phrase = HTTPStatus(answer.status).phrase
+    return (
+        f"HTTP/1.1 {answer.status} {phrase}\r\nServer: compute-agent\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    ).encode("ascii")
+
+
+def _peer(connection: socket.socket) -> Peer:
+    layout = struct.Struct("3i")
+    pid, uid, gid = layout.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size))
+    return Peer(pid=pid, uid=uid, gid=gid)
