@@ -33,6 +33,11 @@ class Notifier:
         """Read NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Nothing usable there: a notifier that does nothing."""
         return cls(environ.get("NOTIFY_SOCKET") or None, _watchdog_interval_s(environ))
 
+    @property
+    def is_managed(self) -> bool:
+        """A service manager started us."""
+        return self._address is not None
+
     def ready(self, status: str) -> None:
         """The daemon serves (also after a reload). status: one line for `systemctl status`."""
         self._send("READY=1", _status_line(status))

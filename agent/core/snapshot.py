@@ -1,11 +1,19 @@
-"""One immutable picture of the host, its books and where they come from."""
+"""One immutable picture of the host, its books and where they come from; and how findings make the next one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
+from agent.core import ledger as books
+from agent.core.conflicts import Conflict
+from agent.core.cpuset import CpuSet
+from agent.core.guest import DomainState, Sighting
 from agent.core.host_config import HostConfig
-from agent.core.ledger import Ledger
-from agent.core.topology import HostTopology
-from agent.core.usage import Usage
+from agent.core.ledger import Ledger, Listing, Processes
+from agent.core.topology import EMPTY, HostTopology
+from agent.core.usage import Usage, fold
 from agent.core.values import Value
 
 
@@ -22,7 +30,7 @@ class SourceState(Value, frozen=True, kw_only=True):
 
 
 class Identity(Value, frozen=True, kw_only=True):
-    """Which agent, on which boot of the host, since which start of the agent."""
+    """Which agent, on which boot of the host, since which start of the agent (epoch 0: a single look, no daemon)."""
 
     agent_id: str
     boot_id: str
@@ -43,3 +51,145 @@ class Snapshot(Value, frozen=True, kw_only=True):
     usage: Usage
     sources: tuple[SourceState, ...] = ()
     complete: bool = False
+
+    def source(self, name: str) -> SourceState:
+        """State of one source; of one never read when it is not there."""
+        return next((state for state in self.sources if state.name == name), SourceState(name=name))
+
+
+class Unreadable(Value, frozen=True, kw_only=True):
+    """A domain that is there and whose definition cannot be read now. state: "unknown" when that could not be read either.
+    kernel_cpus: what its vCPU threads are bound to."""
+
+    uuid: str
+    name: str
+    problem: str
+    begun_at: float
+    state: DomainState = "unknown"
+    kernel_cpus: CpuSet | None = None
+
+
+class Wish(Value, frozen=True, kw_only=True):
+    """What the next pass must do beyond looking for changes.
+
+    marked: domains to read again. domains, host: read all of them, all of it, again, whatever seems unchanged.
+    periodic: the timed pass, which also re-reads its share of what seems unchanged.
+    """
+
+    marked: frozenset[str] = frozenset()
+    domains: bool = False
+    host: bool = False
+    periodic: bool = False
+
+
+class Findings(Value, frozen=True, kw_only=True):
+    """What one pass found. None or empty: nothing new from there, so what is known stays.
+
+    connection: number of the libvirt connection that the readings came over, None: libvirt was not reached.
+    sources: the new state of the sources that were asked.
+    """
+
+    topology: HostTopology | None = None
+    connection: int | None = None
+    listing: Listing | None = None
+    processes: Processes | None = None
+    sightings: tuple[Sighting, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    sources: tuple[SourceState, ...] = ()
+    complete: bool = False
+
+
+def first(identity: Identity, config: HostConfig) -> Snapshot:
+    """Before anything was looked at."""
+    empty = Ledger()
+    return Snapshot(
+        identity=identity, generation=0, config=config, topology=EMPTY, ledger=empty, usage=fold(EMPTY, config, ())
+    )
+
+
+def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
+    """The next snapshot: readings applied by LEDGER R1 and R2, usage folded anew where something material changed."""
+    topology = snapshot.topology if found.topology is None else found.topology
+    ledger = _ledger_after(snapshot.ledger, found)
+    same = topology is snapshot.topology and not material_changes(snapshot.ledger, ledger)
+    return msgspec.structs.replace(
+        snapshot,
+        generation=snapshot.generation + 1,
+        topology=topology,
+        ledger=ledger,
+        usage=snapshot.usage if same else fold(topology, snapshot.config, ledger.sightings.values()),
+        sources=_sources_after(snapshot.sources, found.sources),
+        complete=snapshot.complete or found.complete,
+    )
+
+
+def configured(snapshot: Snapshot, config: HostConfig) -> Snapshot:
+    """The next snapshot under another configuration."""
+    return msgspec.structs.replace(
+        snapshot,
+        generation=snapshot.generation + 1,
+        config=config,
+        usage=fold(snapshot.topology, config, snapshot.ledger.sightings.values()),
+    )
+
+
+def with_sources(snapshot: Snapshot, *states: SourceState) -> Snapshot:
+    """The next snapshot with these sources' states renewed."""
+    return msgspec.structs.replace(
+        snapshot, generation=snapshot.generation + 1, sources=_sources_after(snapshot.sources, states)
+    )
+
+
+def dated(snapshot: Snapshot, since: Mapping[str, str], now: str) -> Snapshot:
+    """Every conflict with the time it was first seen: from `since` by id, else `now` (RFC 3339)."""
+    if all(conflict.since is not None for conflict in snapshot.usage.conflicts):
+        return snapshot
+    conflicts = tuple(_dated_row(row, since, now) for row in snapshot.usage.conflicts)
+    usage = msgspec.structs.replace(snapshot.usage, conflicts=conflicts)
+    return msgspec.structs.replace(snapshot, usage=usage)
+
+
+def material_changes(before: Ledger, after: Ledger) -> tuple[str, ...]:
+    """Uuids of the domains that came, went, or changed in more than the time of their reading."""
+    if before.sightings is after.sightings:
+        return ()
+    changed = [uuid for uuid in before.sightings if uuid not in after.sightings]
+    for uuid, now in after.sightings.items():
+        was = before.sightings.get(uuid)
+        if was is not now and (was is None or _material(was) != _material(now)):
+            changed.append(uuid)
+    return tuple(changed)
+
+
+def _material(sighting: Sighting) -> Sighting:
+    return msgspec.structs.replace(sighting, begun_at=0.0, xml_at=None, connection=0)
+
+
+def _dated_row(row: Conflict, since: Mapping[str, str], now: str) -> Conflict:
+    return row if row.since is not None else msgspec.structs.replace(row, since=since.get(row.id, now))
+
+
+def _ledger_after(ledger: Ledger, found: Findings) -> Ledger:
+    if found.connection is not None:
+        ledger = books.connect(ledger, found.connection)
+    ledger = books.see_all(ledger, found.sightings)
+    for lost in found.unreadable:
+        ledger = books.distrust(
+            ledger,
+            lost.uuid,
+            name=lost.name,
+            problem=lost.problem,
+            begun_at=lost.begun_at,
+            state=lost.state,
+            kernel_cpus=lost.kernel_cpus,
+        )
+    return ledger if found.processes is None else books.account(ledger, found.listing, found.processes)
+
+
+def _sources_after(known: tuple[SourceState, ...], new: tuple[SourceState, ...]) -> tuple[SourceState, ...]:
+    states = {state.name: state for state in known}
+    for state in new:
+        was = states.get(state.name)
+        keeps_age = state.read_at is None and was is not None
+        states[state.name] = msgspec.structs.replace(state, read_at=was.read_at) if keeps_age and was else state
+    return tuple(states[name] for name in sorted(states))

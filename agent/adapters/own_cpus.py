@@ -1,0 +1,27 @@
+"""Which CPUs the daemon's own threads run on: none that belongs to guests."""
+
+from __future__ import annotations
+
+import os
+
+from agent.core.cpuset import CpuSet
+
+
+def allowed() -> CpuSet:
+    """CPUs that the calling thread may run on (sched_getaffinity)."""
+    return CpuSet(os.sched_getaffinity(0))
+
+
+def restrict(cpus: CpuSet) -> str | None:
+    """Bind every thread of this process, and all that it starts later, to `cpus`.
+
+    Returns why it could not be done, one sentence; None when done. A thread that ends meanwhile needs no CPUs.
+    """
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            os.sched_setaffinity(int(thread), cpus)
+        except ProcessLookupError:
+            continue
+        except OSError as error:
+            return f"the agent cannot keep itself to CPUs {cpus}: {error}"
+    return None

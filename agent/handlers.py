@@ -1,0 +1,112 @@
+"""The methods that are served: one dict of a request in, one envelope out, whatever carried it.
+
+A handler never raises for a refusal, and reads one snapshot for its whole answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from agent.core.report import Report, report
+from agent.core.snapshot import Snapshot
+from agent.core.usage import Usage
+from agent.formats import wire
+from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
+
+PATHS: Mapping[str, str] = MappingProxyType(
+    {
+        "/v1/topology": "get_inventory",
+        "/v1/domains": "get_domains",
+        "/v1/usage": "get_usage",
+        "/v1/conflicts": "get_conflicts",
+        "/v1/health": "get_health",
+        "/v1/report": "get_report",
+    }
+)
+"""Which method answers a GET of the local API."""
+
+PROBES = ("/healthz", "/livez", "/readyz")
+
+
+class Handlers:
+    """snapshot: the current picture. clock: monotonic seconds. now: wall time, RFC 3339. interval_s: of the passes, which
+    says how old a source may be. alive: None, or why passes no longer end."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Callable[[], Snapshot],
+        clock: Callable[[], float],
+        now: Callable[[], str],
+        interval_s: Callable[[], float],
+        alive: Callable[[], str | None],
+    ) -> None:
+        self._snapshot, self._clock, self._now = snapshot, clock, now
+        self._interval_s, self._alive = interval_s, alive
+        self._methods: dict[str, Callable[[Report], object]] = {
+            "get_inventory": lambda told: told.topology,
+            "get_domains": lambda told: {"domains": wire.to_builtins(told.guests)},
+            "get_usage": _usage_document,
+            "get_conflicts": lambda told: told.conflicts,
+            "get_health": lambda told: told.health,
+            "get_report": lambda told: told,
+        }
+
+    def report(self) -> Report:
+        """Everything of the current snapshot."""
+        return self._report_of(self._snapshot())
+
+    def call(self, method: str) -> Envelope:
+        """The answer of a reading method; unknown ones are refused by name."""
+        snapshot = self._snapshot()
+        answer = self._methods.get(method)
+        if answer is None:
+            message = f"there is no method {method!r}; known are {', '.join(sorted(self._methods))}"
+            return self._refuse(snapshot, Refusal(code="InvalidRequest", message=message))
+        return success(snapshot.identity, snapshot.generation, self._now(), answer(self._report_of(snapshot)))
+
+    def answer(self, request: ApiRequest) -> ApiResponse:
+        """The local API: paths of PATHS and the three probes, GET and HEAD only."""
+        if request.method not in ("GET", "HEAD"):
+            return self._refuse_request(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} {request.path}: only GET and HEAD"
+            )
+        if request.path in PROBES:
+            return self._probe(request.path)
+        if request.path not in PATHS:
+            known = ", ".join([*PATHS, *PROBES])
+            return self._refuse_request(HTTPStatus.NOT_FOUND, f"there is no {request.path!r}; known are {known}")
+        if request.query or request.body:
+            return self._refuse_request(HTTPStatus.BAD_REQUEST, f"{request.path} takes no query and no body")
+        return respond(self.call(PATHS[request.path]))
+
+    def _probe(self, path: str) -> ApiResponse:
+        reasons = self._reasons(path)
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+        text = "\n".join(reasons) if reasons else "ok"
+        return ApiResponse(body=f"{text}\n".encode(), status=status, content_type="text/plain; charset=utf-8")
+
+    def _reasons(self, path: str) -> tuple[str, ...]:
+        stuck = self._alive()
+        if path == "/livez" or stuck is not None:
+            return () if stuck is None else (stuck,)
+        health = self.report().health
+        if path == "/readyz":
+            return () if health.ready else (health.reasons or ("the first complete look at the host is not done yet",))
+        return health.reasons if health.status == "down" else ()
+
+    def _report_of(self, snapshot: Snapshot) -> Report:
+        return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+
+    def _refuse(self, snapshot: Snapshot, refusal: Refusal) -> Envelope:
+        return refused(snapshot.identity, snapshot.generation, self._now(), refusal)
+
+    def _refuse_request(self, status: HTTPStatus, message: str) -> ApiResponse:
+        return respond(self._refuse(self._snapshot(), Refusal(code="InvalidRequest", message=message)), status)
+
+
+def _usage_document(told: Report) -> dict[str, object]:
+    usage: Usage = told.usage
+    return {"epoch": told.epoch, "generation": told.generation, **wire.to_builtins(usage)}

@@ -1,0 +1,195 @@
+"""Who sits where: the list, the domains that must be read again, and the QEMU processes as a second witness."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping, Set
+from types import MappingProxyType
+
+import msgspec
+
+from agent.adapters.libvirt import DomainText, LibvirtHost
+from agent.adapters.processes import QemuProcesses
+from agent.core.guest import RunIdentity, Sighting
+from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes
+from agent.core.snapshot import Findings, SourceState, Unreadable, Wish
+from agent.errors import DomainGone, FormatError, LibvirtError
+from agent.formats.domain_xml import ReadDomain, read_domain
+
+
+class DomainsLook:
+    """share_per_pass: part of all domains that each periodic pass re-reads, so that none is older than deep_interval."""
+
+    def __init__(
+        self, libvirt: LibvirtHost, processes: QemuProcesses, *, clock: Callable[[], float], share_per_pass: float
+    ) -> None:
+        self._libvirt, self._processes, self._clock = libvirt, processes, clock
+        self._share_per_pass = share_per_pass
+        self._parsed: dict[str, tuple[bytes, ReadDomain]] = {}
+
+    def look(self, ledger: Ledger, wish: Wish) -> Findings:
+        """One pass over the domains. libvirt out of reach costs its source a problem; processes are looked at all the same."""
+        begun_at = self._clock()
+        try:
+            listing, texts = self._ask_libvirt(ledger, wish)
+        except LibvirtError as error:
+            return self._without_libvirt(ledger, str(error))
+        processes = self._scan(ledger, listing.uuids, texts)
+        sightings, unreadable = self._read_all(listing, texts, processes, begun_at)
+        self._forget(listing.uuids | processes.living.keys())
+        return Findings(
+            connection=listing.connection,
+            listing=listing,
+            processes=processes,
+            sightings=sightings,
+            unreadable=unreadable,
+            sources=(
+                SourceState(name="libvirt", read_at=begun_at),
+                SourceState(name="domains", read_at=begun_at, problem=_unreadable_sentence(unreadable)),
+                _processes_state(processes),
+            ),
+            complete=True,
+        )
+
+    def _ask_libvirt(self, ledger: Ledger, wish: Wish) -> tuple[Listing, Mapping[str, DomainText | LibvirtError]]:
+        listing = self._libvirt.list_domains()
+        due = self._due(ledger, listing, wish)
+        texts = dict(self._libvirt.read_domain_texts(due)) if due else {}
+        if any(isinstance(answer, DomainGone) for answer in texts.values()):
+            # gone between the list and the read: only a list begun after that is proof of it
+            listing = self._libvirt.list_domains()
+        return listing, texts
+
+    def _due(self, ledger: Ledger, listing: Listing, wish: Wish) -> list[str]:
+        if wish.domains:
+            return [entry.uuid for entry in listing.entries]
+        known = ledger.sightings
+        due = {
+            e.uuid
+            for e in listing.entries
+            if e.uuid in wish.marked or _is_news(known.get(e.uuid), e, listing.connection)
+        }
+        if wish.periodic:
+            due.update(_oldest(known, listing.uuids - due, math.ceil(len(listing.uuids) * self._share_per_pass)))
+        return sorted(due)
+
+    def _scan(
+        self, ledger: Ledger, listed: frozenset[str], texts: Mapping[str, DomainText | LibvirtError]
+    ) -> Processes:
+        processes = _of_this_libvirt(self._processes.scan(), listed | ledger.sightings.keys())
+        bare = [uuid for uuid in processes.living if self._needs_cpus(ledger, uuid, texts)]
+        if not bare:
+            return processes
+        living = dict(processes.living)
+        for uuid in bare:
+            pid = living[uuid].run.pid
+            cpus = None if pid is None else self._processes.thread_cpus(pid)
+            living[uuid] = msgspec.structs.replace(living[uuid], cpus=cpus)
+        return msgspec.structs.replace(processes, living=MappingProxyType(living))
+
+    def _needs_cpus(self, ledger: Ledger, uuid: str, texts: Mapping[str, DomainText | LibvirtError]) -> bool:
+        known = ledger.sightings.get(uuid)
+        has_xml = (known is not None and known.domain is not None) or isinstance(texts.get(uuid), DomainText)
+        return not has_xml or (known is not None and known.validity != "valid")
+
+    def _without_libvirt(self, ledger: Ledger, problem: str) -> Findings:
+        processes = self._scan(ledger, frozenset(), {})
+        state = SourceState(name="libvirt", problem=problem)
+        return Findings(processes=processes, sources=(state, _processes_state(processes)))
+
+    def _read_all(
+        self,
+        listing: Listing,
+        texts: Mapping[str, DomainText | LibvirtError],
+        processes: Processes,
+        begun_at: float,
+    ) -> tuple[tuple[Sighting, ...], tuple[Unreadable, ...]]:
+        names = {entry.uuid: entry.name for entry in listing.entries}
+        sightings: list[Sighting] = []
+        unreadable: list[Unreadable] = []
+        for uuid, answer in texts.items():
+            if isinstance(answer, DomainText):
+                read = self._read(answer, processes.living.get(uuid))
+                (sightings if isinstance(read, Sighting) else unreadable).append(read)  # type: ignore[arg-type]
+            elif not isinstance(answer, DomainGone):
+                lost = Unreadable(uuid=uuid, name=names.get(uuid, uuid), problem=str(answer), begun_at=begun_at)
+                unreadable.append(_with_cpus(lost, processes.living.get(uuid)))
+        return tuple(sightings), tuple(unreadable)
+
+    def _read(self, text: DomainText, process: LivingProcess | None) -> Sighting | Unreadable:
+        try:
+            parsed = self._parse(text)
+        except FormatError as error:
+            lost = Unreadable(
+                uuid=text.uuid, name=text.name, problem=str(error), begun_at=text.begun_at, state=text.state
+            )
+            return _with_cpus(lost, process)
+        run = RunIdentity() if process is None else process.run
+        return Sighting(
+            uuid=text.uuid,
+            name=text.name,
+            state=text.state,
+            reason=text.reason,
+            persistent=text.persistent,
+            run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, start_ticks=run.start_ticks),
+            begun_at=text.begun_at,
+            connection=text.connection,
+            domain=parsed.domain,
+            problem="; ".join(parsed.problems) or None,
+        )
+
+    def _parse(self, text: DomainText) -> ReadDomain:
+        digest = hashlib.blake2b(text.xml.encode(), digest_size=16).digest()
+        known = self._parsed.get(text.uuid)
+        if known is not None and known[0] == digest:
+            return known[1]
+        parsed = read_domain(text.xml)
+        self._parsed[text.uuid] = (digest, parsed)
+        return parsed
+
+    def _forget(self, here: frozenset[str]) -> None:
+        for uuid in self._parsed.keys() - here:
+            del self._parsed[uuid]
+
+
+def _of_this_libvirt(processes: Processes, known: Set[str]) -> Processes:
+    """Without the QEMU of others: session-mode guests and other libvirts have processes that this one never had."""
+    ours = {uuid: p for uuid, p in processes.living.items() if uuid in known or p.has_pid_file}
+    return msgspec.structs.replace(processes, living=MappingProxyType(ours))
+
+
+def _is_news(known: Sighting | None, listed: ListedDomain, connection: int) -> bool:
+    return (
+        known is None
+        or known.validity != "valid"
+        or known.connection != connection
+        or known.name != listed.name
+        or known.run.libvirt_id != listed.libvirt_id
+    )
+
+
+def _oldest(known: Mapping[str, Sighting], among: Iterable[str], count: int) -> list[str]:
+    return heapq.nsmallest(count, among, key=lambda uuid: known[uuid].begun_at)
+
+
+def _with_cpus(lost: Unreadable, process: LivingProcess | None) -> Unreadable:
+    return lost if process is None else msgspec.structs.replace(lost, kernel_cpus=process.cpus)
+
+
+def _unreadable_sentence(unreadable: tuple[Unreadable, ...]) -> str | None:
+    if not unreadable:
+        return None
+    first = min(unreadable, key=lambda lost: lost.name)
+    return f"{len(unreadable)} definition(s) cannot be read, what was last known of them counts; {first.name}: {first.problem}"
+
+
+def _processes_state(processes: Processes) -> SourceState:
+    if processes.can_see:
+        return SourceState(name="processes", read_at=processes.begun_at)
+    return SourceState(
+        name="processes",
+        problem="processes of other users cannot be seen (hidepid on /proc, or ProtectProc=invisible in the unit), so no"
+        " guest is taken for gone: mount /proc without hidepid and set ProtectProc=default",
+    )

@@ -1,0 +1,107 @@
+"""What the host has: discovered from sysfs, verified against libvirt, and only looked at again when something moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from types import MappingProxyType
+
+from agent.adapters import sysfs
+from agent.adapters.libvirt import LibvirtHost
+from agent.core.snapshot import SourceState
+from agent.core.topology import HostTopology, replace_problems
+from agent.core.values import Problem
+from agent.errors import FormatError, LibvirtError
+from agent.formats.host_xml import (
+    NodeDevice,
+    complete_devices,
+    device_disagreements,
+    disagreements,
+    read_capabilities,
+    read_node_device,
+)
+
+VERIFICATIONS = 2
+"""After a change, libvirt is compared in this pass and in the next: udev may have told libvirt later than us."""
+
+
+class TopologyLook:
+    """libvirt None: sysfs alone is read (a recorded tree)."""
+
+    def __init__(
+        self, root: Path, libvirt: LibvirtHost | None, *, clock: Callable[[], float], deep_interval_s: float
+    ) -> None:
+        self._root, self._libvirt, self._clock = root, libvirt, clock
+        self._deep_interval_s = deep_interval_s
+        self._facts: Hashable = None
+        self._discovered: HostTopology | None = None
+        self._discovered_at = 0.0
+        self._verified_over = 0
+        self._verifications_left = VERIFICATIONS
+
+    def look(self, *, deep: bool) -> tuple[HostTopology | None, tuple[SourceState, ...]]:
+        """The topology if it may have changed, else None; and the state of the sources that were asked."""
+        now = self._clock()
+        facts = sysfs.changing_facts(self._root)
+        too_old = now - self._discovered_at >= self._deep_interval_s
+        moved = self._discovered is None or deep or too_old or facts != self._facts
+        if moved:
+            self._discovered = sysfs.discover(self._root)
+            self._facts, self._discovered_at = facts, now
+            self._verifications_left = VERIFICATIONS
+        states: tuple[SourceState, ...] = (SourceState(name="sysfs", read_at=now),)
+        if self._discovered is None or not (moved or self._must_verify()):
+            return None, states
+        verified, verdicts = self._verify(self._discovered)
+        return verified, states + verdicts
+
+    def _must_verify(self) -> bool:
+        if self._libvirt is None or not self._libvirt.is_connected:
+            return False
+        return self._verifications_left > 0 or self._verified_over != self._libvirt.connection_number
+
+    def _verify(self, topology: HostTopology) -> tuple[HostTopology, tuple[SourceState, ...]]:
+        if self._libvirt is None:
+            return topology, ()
+        self._verified_over = self._libvirt.connection_number
+        self._verifications_left -= 1
+        topology, capabilities = self._verify_capabilities(self._libvirt, topology)
+        topology, devices = self._verify_devices(self._libvirt, topology)
+        return topology, (capabilities, devices)
+
+    def _verify_capabilities(self, libvirt: LibvirtHost, topology: HostTopology) -> tuple[HostTopology, SourceState]:
+        try:
+            told = read_capabilities(libvirt.capabilities_xml())
+        except (LibvirtError, FormatError) as error:
+            return topology, SourceState(name="capabilities", problem=str(error))
+        odd = tuple(Problem(source="libvirt capabilities", what=sentence) for sentence in told.problems)
+        state = SourceState(name="capabilities", read_at=self._clock())
+        return _with(topology, odd + disagreements(topology, told)), state
+
+    def _verify_devices(self, libvirt: LibvirtHost, topology: HostTopology) -> tuple[HostTopology, SourceState]:
+        try:
+            found = libvirt.node_device_xmls()
+        except LibvirtError as error:
+            return topology, SourceState(name="nodedev", problem=str(error))
+        devices: list[NodeDevice] = []
+        problems = [_unread(name, why) for name, why in sorted(found.failed.items())]
+        for name, text in sorted(found.xmls.items()):
+            try:
+                devices.append(read_node_device(text))
+            except FormatError as error:
+                problems.append(_unread(name, str(error)))
+        problems += device_disagreements(topology, devices)
+        state = SourceState(name="nodedev", read_at=self._clock())
+        return _with(complete_devices(topology, devices), tuple(problems)), state
+
+
+def _with(topology: HostTopology, problems: tuple[Problem, ...]) -> HostTopology:
+    return replace_problems(topology, topology.problems + problems) if problems else topology
+
+
+def _unread(name: str, why: str) -> Problem:
+    return Problem(
+        source="libvirt node devices",
+        what=f"node device {name} could not be read, so sysfs alone is believed",
+        values=MappingProxyType({"libvirt": why}),
+    )

@@ -1,0 +1,93 @@
+"""What is said of a change: one log line a pass, and only when something changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from agent.core.conflicts import Conflict
+from agent.core.snapshot import Snapshot, material_changes
+
+LOG = logging.getLogger(__name__)
+
+NAMED = 5
+"""So many rows are named in a line; of the rest only the count is given."""
+
+
+def report_pass(before: Snapshot, after: Snapshot) -> None:
+    """Log what appeared and what went between two snapshots: WARNING when a conflict or a source's problem appeared."""
+    parts = [*_conflict_parts(before, after), *_guest_parts(before, after), *_source_parts(before, after)]
+    if after.topology is not before.topology and before.complete:
+        parts.append(_topology_part(before, after))
+    if not parts and before.complete:
+        return
+    usage = after.usage
+    line = (
+        f"pass epoch={after.identity.epoch} generation={after.generation} guests={len(after.ledger.sightings)}"
+        f" conflicts={len(usage.conflicts)} free_dedicated={usage.host.dedicated.free or '-'}"
+    )
+    worse = _new_conflicts(before, after) or _new_problems(before, after)
+    LOG.log(logging.WARNING if worse else logging.INFO, " ".join([line, *parts]))
+
+
+def _new_conflicts(before: Snapshot, after: Snapshot) -> list[Conflict]:
+    known = {row.id for row in before.usage.conflicts}
+    return [row for row in after.usage.conflicts if row.id not in known]
+
+
+def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
+    return [
+        f"{state.name} ({state.problem})"
+        for state in after.sources
+        if state.problem is not None and before.source(state.name).problem is None
+    ]
+
+
+def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:
+    still = {row.id for row in after.usage.conflicts}
+    gone = [row.id for row in before.usage.conflicts if row.id not in still]
+    appeared = [f"{row.id} ({_owners(row)})" for row in _new_conflicts(before, after)]
+    return _named("appeared", appeared) + _named("gone", gone)
+
+
+def _guest_parts(before: Snapshot, after: Snapshot) -> list[str]:
+    changed = material_changes(before.ledger, after.ledger)
+    came = [after.ledger.sightings[uuid].name for uuid in changed if uuid not in before.ledger.sightings]
+    went = [before.ledger.sightings[uuid].name for uuid in changed if uuid not in after.ledger.sightings]
+    stayed = [u for u in changed if u in before.ledger.sightings and u in after.ledger.sightings]
+    moved = [f"{after.ledger.sightings[uuid].name}={after.ledger.sightings[uuid].state}" for uuid in stayed]
+    return _named("guests_came", came) + _named("guests_went", went) + _named("guests_changed", moved)
+
+
+def _source_parts(before: Snapshot, after: Snapshot) -> list[str]:
+    healed = [s.name for s in after.sources if s.problem is None and before.source(s.name).problem is not None]
+    return _named("sources_failed", _new_problems(before, after)) + _named("sources_healed", healed)
+
+
+def _topology_part(before: Snapshot, after: Snapshot) -> str:
+    came, went = after.topology.online - before.topology.online, before.topology.online - after.topology.online
+    words = [f"online+{came}"] if came else []
+    words += [f"online-{went}"] if went else []
+    return f"topology={','.join(words) or 'changed'}"
+
+
+def _named(word: str, items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+    return [f"{word}=[{'; '.join(items[:NAMED])}{more}]"]
+
+
+def _owners(row: Conflict) -> str:
+    return ", ".join(owner.name or owner.uuid or owner.type for owner in row.owners)
+
+
+def status_line(snapshot: Snapshot) -> str:
+    """One line for `systemctl status`."""
+    usage = snapshot.usage
+    active = sum(sighting.is_active for sighting in snapshot.ledger.sightings.values())
+    failing = ", ".join(state.name for state in snapshot.sources if state.problem is not None)
+    return (
+        f"{active} active of {len(snapshot.ledger.sightings)} guests, {len(usage.conflicts)} conflicts,"
+        f" free dedicated CPUs {usage.host.dedicated.free or 'none'}" + (f"; cannot read: {failing}" if failing else "")
+    )

@@ -1,0 +1,296 @@
+"""The daemon: wires adapters, tracker and watch together, answers signals, and ends with a meaningful exit code.
+
+Exit codes: 0 a clean stop; 2 the configuration is wrong; 3 another agent runs on the same state folder or socket;
+4 the journal cannot be used.
+"""
+
+import sys
+
+sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it when installed: 8 MiB, 100 ms, and it patches
+
+import logging  # noqa: E402
+import os  # noqa: E402
+import shutil  # noqa: E402
+import signal  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Mapping, Sequence  # noqa: E402
+from datetime import UTC, datetime  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from agent import conf  # noqa: E402
+from agent.adapters import own_cpus  # noqa: E402
+from agent.adapters.http import READ_ONLY_SOCKET, LocalApi  # noqa: E402
+from agent.adapters.journal import Journal, StateLock  # noqa: E402
+from agent.adapters.libvirt import LibvirtHost  # noqa: E402
+from agent.adapters.systemd import Notifier  # noqa: E402
+from agent.adapters.udev import UdevMonitor  # noqa: E402
+from agent.core.cpuset import CpuSet  # noqa: E402
+from agent.core.snapshot import Snapshot, SourceState  # noqa: E402
+from agent.errors import ConfigError, JournalError, LibvirtError, TwinRunning  # noqa: E402
+from agent.handlers import Handlers  # noqa: E402
+from agent.look import host_look, open_libvirt  # noqa: E402
+from agent.reporter import report_pass, status_line  # noqa: E402
+from agent.render.welcome import welcome  # noqa: E402
+from agent.tracker import Tracker  # noqa: E402
+from agent.watch import Watch  # noqa: E402
+
+LOG = logging.getLogger(__name__)
+
+EXIT_CONFIG, EXIT_TWIN, EXIT_JOURNAL = 2, 3, 4
+
+ALIVE_EVERY_S = 5.0
+"""How often the watching thread shows that it lives when no watchdog asks for it more often."""
+
+STUCK_AFTER_INTERVALS = 6
+"""Passes are called stuck when none ended for so many intervals; a pass over a dying host may take a few."""
+
+STOP_TIMEOUT_S = 5.0
+
+DEFAULT_SOCKET_DIR = "/run/compute-agent"
+FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
+
+
+class Service:
+    """One running daemon, from the lock on its state folder to the removal of its sockets."""
+
+    def __init__(self, settings: conf.Settings, arguments: Sequence[str]) -> None:
+        """Raises TwinRunning, JournalError, ConfigError; nothing is left behind then."""
+        self._settings, self._arguments = settings, arguments
+        self._notifier = Notifier.from_environment(os.environ)
+        self._asked = threading.Event()
+        self._reload_asked = self._stop_asked = False
+        state_path = Path(settings.state_path)
+        self._lock = StateLock(state_path)
+        self._journal = Journal.open(state_path)
+        self._tracker = Tracker(
+            identity=self._journal.begin(_boot_id()),
+            config=settings.host_config,
+            since=self._journal.conflict_since(),
+            now=rfc3339_now,
+        )
+        self._libvirt = self._open_libvirt()
+        self._watch = Watch(
+            look=host_look(settings, self._libvirt, sysfs_root=settings.sysfs_root),
+            current=lambda: self._tracker.snapshot,
+            take_in=self._tracker.take_in,
+            on_pass=self._after_pass,
+            on_alive=self._feed_watchdog,
+            clock=time.monotonic,
+            interval_s=settings.interval_s,
+            alive_every_s=self._notifier.watchdog_interval_s or ALIVE_EVERY_S,
+        )
+        self._udev = UdevMonitor(self._on_udev) if self._libvirt is not None else None
+        self._pass_ended_at = time.monotonic()
+        self._handlers = Handlers(
+            snapshot=lambda: self._tracker.snapshot,
+            clock=time.monotonic,
+            now=rfc3339_now,
+            interval_s=lambda: self._settings.interval_s,
+            alive=self._why_stuck,
+        )
+        self._api = LocalApi(self._handlers.answer, Path(settings.socket_dir), settings.socket_group)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; SIGHUP reloads the configuration."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop_signal)
+        signal.signal(signal.SIGHUP, self._on_reload_signal)
+        self._report_journal(self._journal.problem)
+        self._api.start()
+        try:
+            self._first_look()
+            self._notifier.ready(status_line(self._tracker.snapshot))
+            self._watch.start()
+            self._serve_signals()
+        finally:
+            self._stop()
+
+    def _first_look(self) -> None:
+        if self._udev is not None:
+            self._udev.start()  # before the first look, so that nothing that changes after it is missed
+        if self._libvirt is not None:
+            self._connect(self._libvirt)
+        snapshot = self._watch.one_pass()
+        self._keep_off_guests_cpus()
+        if not self._notifier.is_managed:
+            self._welcome()
+        LOG.info("started agent_id=%s epoch=%s", snapshot.identity.agent_id, snapshot.identity.epoch)
+
+    def _welcome(self) -> None:
+        folder = self._settings.socket_dir
+        command = "agentctl" if folder == DEFAULT_SOCKET_DIR else f"agentctl --socket {folder}/{READ_ONLY_SOCKET}"
+        width = min(MOST_COLUMNS, shutil.get_terminal_size((FEWEST_COLUMNS, 0)).columns)
+        sys.stdout.write(welcome(self._handlers.report(), sockets=folder, command=command, width=width))
+        sys.stdout.flush()
+
+    def _connect(self, libvirt: LibvirtHost) -> None:
+        try:
+            libvirt.connect(timeout_s=self._settings.call_timeout_s)
+        except LibvirtError as error:
+            LOG.warning("libvirt is not there yet, it is tried again and again: %s", error)
+
+    def _serve_signals(self) -> None:
+        while not self._stop_asked:
+            self._asked.wait()
+            self._asked.clear()
+            if self._reload_asked and not self._stop_asked:
+                self._reload_asked = False
+                self._reload()
+
+    def _stop(self) -> None:
+        self._notifier.stopping()
+        LOG.info("stopping")
+        if not self._watch.stop(STOP_TIMEOUT_S):
+            LOG.warning("the running pass does not end, probably a hung call to libvirt; leaving without it")
+        self._api.stop()
+        if self._udev is not None:
+            self._udev.stop()
+        if self._libvirt is not None:
+            self._libvirt.close()
+        self._journal.close()
+        self._lock.release()
+
+    def _open_libvirt(self) -> LibvirtHost | None:
+        if self._settings.sysfs_root != "/":
+            return None
+        return open_libvirt(
+            self._settings,
+            on_change=lambda uuid: self._watch.mark(uuid),
+            on_device_change=lambda _name: self._watch.wake(host=True),
+            on_connected=lambda _number: self._watch.wake(),
+            on_lost=lambda _sentence: self._watch.wake(),
+        )
+
+    # --- after each pass ---------------------------------------------------------------------
+
+    def _after_pass(self, before: Snapshot, after: Snapshot) -> None:
+        self._pass_ended_at = time.monotonic()
+        report_pass(before, after)
+        if after.usage is not before.usage or after.sources != before.sources:
+            self._notifier.status(status_line(after))
+        if after.usage is not before.usage:
+            self._remember({row.id: row.since for row in after.usage.conflicts if row.since is not None})
+        if self._udev is not None:
+            self._report_source("udev", self._udev.problem)
+
+    def _remember(self, since: Mapping[str, str]) -> None:
+        try:
+            self._journal.remember_conflicts(since)
+        except JournalError as error:
+            self._report_journal(str(error))
+        else:
+            self._report_journal(self._journal.problem)
+
+    def _report_journal(self, problem: str | None) -> None:
+        self._report_source("journal", problem)
+
+    def _report_source(self, name: str, problem: str | None) -> None:
+        known = self._tracker.snapshot.source(name)
+        if known.read_at is None or known.problem != problem:
+            read_at = None if problem else time.monotonic()
+            self._tracker.report_source(SourceState(name=name, read_at=read_at, problem=problem))
+
+    def _feed_watchdog(self) -> None:
+        if self._why_stuck() is None:
+            self._notifier.watchdog()
+
+    def _why_stuck(self) -> str | None:
+        silent_s = time.monotonic() - self._pass_ended_at
+        if silent_s > STUCK_AFTER_INTERVALS * self._settings.interval_s:
+            return f"no pass has ended for {silent_s:.0f} s; restart compute-agent, and see its log for the call that hangs"
+        return None if self._libvirt is None else self._libvirt.loop_problem
+
+    # --- signals and events ------------------------------------------------------------------
+
+    def _on_stop_signal(self, _number: int, _frame: object) -> None:
+        self._stop_asked = True
+        self._asked.set()
+
+    def _on_reload_signal(self, _number: int, _frame: object) -> None:
+        self._reload_asked = True
+        self._asked.set()
+
+    def _on_udev(self, reason: str) -> None:
+        LOG.debug("udev: %s", reason)
+        self._watch.wake(host=True)
+
+    def _reload(self) -> None:
+        self._notifier.reloading()
+        try:
+            self._settings = conf.reload(self._settings, self._arguments)
+        except ConfigError as error:
+            for fault in error.faults:
+                LOG.error("reload refused, the old configuration stays in force: %s", fault)
+        else:
+            conf.setup_logging(self._arguments)
+            log_notes(self._settings)
+            self._watch.interval_s = self._settings.interval_s
+            self._tracker.configure(self._settings.host_config)
+            self._keep_off_guests_cpus()
+            self._watch.wake()
+            LOG.info("reloaded the configuration")
+        self._notifier.ready(status_line(self._tracker.snapshot))
+
+    def _keep_off_guests_cpus(self) -> None:
+        topology, config = self._tracker.snapshot.topology, self._settings.host_config
+        ours = topology.usable - topology.isolated - (config.dedicated or CpuSet())
+        if self._settings.sysfs_root != "/" or not ours:
+            return
+        problem = own_cpus.restrict(ours)
+        if problem is not None:
+            LOG.warning("%s", problem)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon, or check its configuration; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        settings = conf.load(arguments)
+    except ConfigError as error:
+        for fault in error.faults:
+            sys.stderr.write(f"compute-agent: {fault}\n")
+        return EXIT_CONFIG
+    if settings.check_config:
+        for line in (*conf.describe(settings), *settings.notes, *(f"warning: {text}" for text in settings.warnings)):
+            sys.stdout.write(f"{line}\n")
+        return 0
+    conf.setup_logging(arguments)
+    log_notes(settings)
+    return _run(settings, arguments)
+
+
+def _run(settings: conf.Settings, arguments: Sequence[str]) -> int:
+    try:
+        Service(settings, arguments).run()
+    except TwinRunning as error:
+        LOG.error("%s", error)
+        return EXIT_TWIN
+    except JournalError as error:
+        LOG.error("%s", error)
+        return EXIT_JOURNAL
+    except ConfigError as error:
+        LOG.error("%s", error)
+        return EXIT_CONFIG
+    return 0
+
+
+def log_notes(settings: conf.Settings) -> None:
+    """What the configuration has to say about itself."""
+    for note in settings.notes:
+        LOG.info("%s", note)
+    for warning in settings.warnings:
+        LOG.warning("%s", warning)
+
+
+def rfc3339_now() -> str:
+    """Wall time in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

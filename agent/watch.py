@@ -1,0 +1,131 @@
+"""The watching thread: a pass at each interval and soon after each event, at most one at a time, bursts taken together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from agent.core.snapshot import Findings, Snapshot, Wish
+
+LOG = logging.getLogger(__name__)
+
+GATHER_S = 0.1
+"""After an event, wait this long for the rest of its burst (64 VFs appear as hundreds of events)."""
+
+
+class Looks(Protocol):
+    """Reads the host; `agent.look.HostLook` is one."""
+
+    def findings(self, snapshot: Snapshot, wish: Wish) -> Findings:
+        """What is there now."""
+        ...
+
+
+class Watch:
+    """on_pass is called after each pass with the snapshots before and after it, on the watching thread; on_alive in each
+    round of the loop in which passes still end, which is what a watchdog may be fed by."""
+
+    def __init__(
+        self,
+        *,
+        look: Looks,
+        current: Callable[[], Snapshot],
+        take_in: Callable[[Findings], Snapshot],
+        on_pass: Callable[[Snapshot, Snapshot], None],
+        on_alive: Callable[[], None],
+        clock: Callable[[], float],
+        interval_s: float,
+        alive_every_s: float,
+    ) -> None:
+        self._look, self._current, self._take_in = look, current, take_in
+        self._on_pass, self._on_alive = on_pass, on_alive
+        self._clock = clock
+        self.interval_s = interval_s
+        self._alive_every_s = alive_every_s
+        self._wanted = threading.Condition()
+        self._marked: set[str] = set()
+        self._domains_wanted = False
+        self._host_wanted = False
+        self._woken = False
+        self._stopped = False
+        self._next_at = clock()
+        self._thread: threading.Thread | None = None
+
+    def mark(self, uuid: str) -> None:
+        """This domain must be read again. Called from libvirt's event thread, so it never blocks."""
+        with self._wanted:
+            self._marked.add(uuid)
+            self._woken = True
+            self._wanted.notify()
+
+    def wake(self, *, domains: bool = False, host: bool = False) -> None:
+        """Look again soon; all domains, or all of the host, even what seems unchanged (events were lost)."""
+        with self._wanted:
+            self._domains_wanted |= domains
+            self._host_wanted |= host
+            self._woken = True
+            self._wanted.notify()
+
+    def start(self) -> None:
+        """Begin to watch in a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End after the pass that runs now; False when it did not end in time (a call to the host hangs)."""
+        with self._wanted:
+            self._stopped = True
+            self._wanted.notify()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def one_pass(self) -> Snapshot:
+        """Look, take in what was found, report it; returns the new snapshot."""
+        wish = self._take_wish()
+        before = self._current()
+        after = self._take_in(self._look.findings(before, wish))
+        self._on_pass(before, after)
+        return after
+
+    def _take_wish(self) -> Wish:
+        now = self._clock()
+        periodic = now >= self._next_at
+        if periodic:
+            self._next_at = now + self.interval_s
+        with self._wanted:
+            wish = Wish(
+                marked=frozenset(self._marked),
+                domains=self._domains_wanted,
+                host=self._host_wanted,
+                periodic=periodic,
+            )
+            self._marked.clear()
+            self._domains_wanted = self._host_wanted = self._woken = False
+        return wish
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                if self._wait():
+                    self.one_pass()
+                self._on_alive()
+            except Exception:  # noqa: BLE001 - the top of a thread: the next pass may well succeed
+                LOG.exception("a pass failed; everything is read again at the next interval; please report this")
+                with self._wanted:
+                    self._domains_wanted = self._host_wanted = True
+
+    def _wait(self) -> bool:
+        """True when a pass is due, False after alive_every_s without one."""
+        with self._wanted:
+            due_in_s = self._next_at - self._clock()
+            if due_in_s <= 0 or self._stopped:
+                return not self._stopped
+            if not self._woken:
+                self._wanted.wait(min(due_in_s, self._alive_every_s))
+        if self._woken and not self._stopped:
+            threading.Event().wait(GATHER_S)
+            return not self._stopped
+        return False
