@@ -31,8 +31,8 @@ PROBES = ("/healthz", "/livez", "/readyz")
 
 
 class Handlers:
-    """snapshot: the current picture. clock: monotonic seconds. now: wall time, RFC 3339. interval_s: of the passes, which
-    says how old a source may be. alive: None, or why passes no longer end."""
+    """snapshot: the current picture. clock: monotonic seconds. now: wall time, RFC 3339. interval_s: of the passes,
+    which says how old a source may be. alive: None, or why passes no longer end."""
 
     def __init__(
         self,

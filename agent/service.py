@@ -8,32 +8,32 @@ import sys
 
 sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it when installed: 8 MiB, 100 ms, and it patches
 
-import logging  # noqa: E402
-import os  # noqa: E402
-import shutil  # noqa: E402
-import signal  # noqa: E402
-import threading  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Mapping, Sequence  # noqa: E402
-from datetime import UTC, datetime  # noqa: E402
-from pathlib import Path  # noqa: E402
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from agent import conf  # noqa: E402
-from agent.adapters import own_cpus  # noqa: E402
-from agent.adapters.http import READ_ONLY_SOCKET, LocalApi  # noqa: E402
-from agent.adapters.journal import Journal, StateLock  # noqa: E402
-from agent.adapters.libvirt import LibvirtHost  # noqa: E402
-from agent.adapters.systemd import Notifier  # noqa: E402
-from agent.adapters.udev import UdevMonitor  # noqa: E402
-from agent.core.cpuset import CpuSet  # noqa: E402
-from agent.core.snapshot import Snapshot, SourceState  # noqa: E402
-from agent.errors import ConfigError, JournalError, LibvirtError, TwinRunning  # noqa: E402
-from agent.handlers import Handlers  # noqa: E402
-from agent.look import host_look, open_libvirt  # noqa: E402
-from agent.reporter import report_pass, status_line  # noqa: E402
-from agent.render.welcome import welcome  # noqa: E402
-from agent.tracker import Tracker  # noqa: E402
-from agent.watch import Watch  # noqa: E402
+from agent import conf
+from agent.adapters import own_cpus
+from agent.adapters.http import READ_ONLY_SOCKET, LocalApi
+from agent.adapters.journal import Journal, StateLock
+from agent.adapters.libvirt import LibvirtHost
+from agent.adapters.systemd import Notifier
+from agent.adapters.udev import OVERFLOW, UdevMonitor
+from agent.core.cpuset import CpuSet
+from agent.core.snapshot import Snapshot, SourceState
+from agent.errors import ConfigError, JournalError, LibvirtError, TwinRunning
+from agent.handlers import Handlers
+from agent.look import host_look, open_libvirt
+from agent.render.welcome import welcome
+from agent.reporter import report_pass, status_line
+from agent.tracker import Tracker
+from agent.watch import Watch
 
 LOG = logging.getLogger(__name__)
 
@@ -156,11 +156,14 @@ class Service:
             return None
         return open_libvirt(
             self._settings,
-            on_change=lambda uuid: self._watch.mark(uuid),
-            on_device_change=lambda _name: self._watch.wake(host=True),
+            on_change=self._mark,
+            on_device_change=lambda _name: self._watch.wake(),
             on_connected=lambda _number: self._watch.wake(),
             on_lost=lambda _sentence: self._watch.wake(),
         )
+
+    def _mark(self, uuid: str) -> None:
+        self._watch.mark(uuid)
 
     # --- after each pass ---------------------------------------------------------------------
 
@@ -198,7 +201,7 @@ class Service:
     def _why_stuck(self) -> str | None:
         silent_s = time.monotonic() - self._pass_ended_at
         if silent_s > STUCK_AFTER_INTERVALS * self._settings.interval_s:
-            return f"no pass has ended for {silent_s:.0f} s; restart compute-agent, and see its log for the call that hangs"
+            return f"no pass has ended for {silent_s:.0f} s: see the log for the call that hangs, restart compute-agent"
         return None if self._libvirt is None else self._libvirt.loop_problem
 
     # --- signals and events ------------------------------------------------------------------
@@ -212,8 +215,8 @@ class Service:
         self._asked.set()
 
     def _on_udev(self, reason: str) -> None:
-        LOG.debug("udev: %s", reason)
-        self._watch.wake(host=True)
+        # what changed shows in sysfs; after an overflow that is no longer certain
+        self._watch.wake(host=reason == OVERFLOW)
 
     def _reload(self) -> None:
         self._notifier.reloading()

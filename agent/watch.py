@@ -1,4 +1,4 @@
-"""The watching thread: a pass at each interval and soon after each event, at most one at a time, bursts taken together."""
+"""The watching thread: a pass at each interval and soon after each event, one at a time, bursts taken together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Protocol
 from agent.core.snapshot import Findings, Snapshot, Wish
 
 LOG = logging.getLogger(__name__)
+
+SETTLE_S = 1.0
+"""When the list on a new connection is not yet proof of absence, look again so much later, not at the next interval."""
 
 GATHER_S = 0.1
 """After an event, wait this long for the rest of its burst (64 VFs appear as hundreds of events)."""
@@ -24,8 +27,8 @@ class Looks(Protocol):
 
 
 class Watch:
-    """on_pass is called after each pass with the snapshots before and after it, on the watching thread; on_alive in each
-    round of the loop in which passes still end, which is what a watchdog may be fed by."""
+    """on_pass is called after each pass with the snapshots before and after it, on the watching thread; on_alive in
+    each round of the loop, which shows that no pass hangs: a watchdog may be fed by it."""
 
     def __init__(
         self,
@@ -86,7 +89,10 @@ class Watch:
         """Look, take in what was found, report it; returns the new snapshot."""
         wish = self._take_wish()
         before = self._current()
-        after = self._take_in(self._look.findings(before, wish))
+        found = self._look.findings(before, wish)
+        if found.listing is not None and not found.listing.complete:
+            self._next_at = min(self._next_at, self._clock() + SETTLE_S)
+        after = self._take_in(found)
         self._on_pass(before, after)
         return after
 
@@ -112,7 +118,7 @@ class Watch:
                 if self._wait():
                     self.one_pass()
                 self._on_alive()
-            except Exception:  # noqa: BLE001 - the top of a thread: the next pass may well succeed
+            except Exception:
                 LOG.exception("a pass failed; everything is read again at the next interval; please report this")
                 with self._wanted:
                     self._domains_wanted = self._host_wanted = True

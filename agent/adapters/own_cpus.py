@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from agent.core.cpuset import CpuSet
 
@@ -17,9 +18,9 @@ def restrict(cpus: CpuSet) -> str | None:
 
     Returns why it could not be done, one sentence; None when done. A thread that ends meanwhile needs no CPUs.
     """
-    for thread in os.listdir("/proc/self/task"):
+    for thread in Path("/proc/self/task").iterdir():
         try:
-            os.sched_setaffinity(int(thread), cpus)
+            os.sched_setaffinity(int(thread.name), cpus)
         except ProcessLookupError:
             continue
         except OSError as error:

@@ -15,18 +15,19 @@ import sys
 
 sys.modules["eventlet"] = None  # type: ignore[assignment]  # libraries import it when it is there: 8 MiB and 100 ms
 
-from collections.abc import Sequence  # noqa: E402
+from collections.abc import Sequence
 
 SUMMARY = """\
-agentctl: what this libvirt host has, who sits where, what contradicts. It only reads.
+agentctl: what a libvirt host has, who sits where, what contradicts. Only reads.
   status          how the agent and the host are, on one screen
   topology        cells, cores, pages and devices, with a map of all CPUs
   usage           total, used and free by cell
-  domains         all guests and what they hold (also: guests); show GUEST: all of one
-  why THING       who holds a CPU (3), a device (0000:3b:02.1), or what a guest holds
+  domains         all guests and what they hold
+  show GUEST      all of one guest: pins, cells, pages, devices, conflicts
+  why THING       who holds CPU 3, device 0000:3b:02.1, or what a guest holds
   conflicts       what contradicts, since when, and what to do about it
   check           audit this host without the agent; also for Nagios and Prometheus
-More: agentctl --help (where to look, formats, exit codes), agentctl COMMAND --help
+More: agentctl --help (where to look, exit codes), agentctl COMMAND --help
 """
 
 

@@ -41,7 +41,7 @@ class CpuSet:
 
     @classmethod
     def parse(cls, text: str) -> CpuSet:
-        """Read cpulist text: "0-3,8", "^2" takes away (as libvirt and nova write it), "0-31:2/8" is the kernel's stride.
+        """Read cpulist text: "0-3,8"; "^2" takes away, as libvirt and nova write it; "0-31:2/8" is the kernel's stride.
 
         Empty text is the empty set. Raises ValueError that quotes the part which is no list.
         """

@@ -44,7 +44,8 @@ class PciAddress:
         match = _ADDRESS.fullmatch(text.strip())
         if match is None or int(match["slot"], 16) > HIGHEST_SLOT:
             raise ValueError(f"{text!r} is not a PCI address (domain:bus:slot.function in hexadecimal)")
-        return cls(int(match["domain"] or "0", 16), int(match["bus"], 16), int(match["slot"], 16), int(match["function"]))
+        domain, bus, slot = (int(match[part] or "0", 16) for part in ("domain", "bus", "slot"))
+        return cls(domain, bus, slot, int(match["function"]))
 
     @property
     def domain(self) -> int:

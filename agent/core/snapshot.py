@@ -58,8 +58,10 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
 
 class Unreadable(Value, frozen=True, kw_only=True):
-    """A domain that is there and whose definition cannot be read now. state: "unknown" when that could not be read either.
-    kernel_cpus: what its vCPU threads are bound to."""
+    """A domain that is there and whose definition cannot be read now.
+
+    state: "unknown" when that could not be read either. kernel_cpus: what its vCPU threads are bound to.
+    """
 
     uuid: str
     name: str

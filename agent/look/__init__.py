@@ -1,4 +1,4 @@
-"""Reads a host: sysfs, libvirt, processes. One `HostLook` serves the daemon's passes and a single look without a daemon."""
+"""Reads a host: sysfs, libvirt, processes. One class serves the daemon's passes and a single look without a daemon."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 import msgspec
@@ -20,7 +21,7 @@ from agent.formats.domain_xml import ReadDomain, read_domain
 
 
 class DomainsLook:
-    """share_per_pass: part of all domains that each periodic pass re-reads, so that none is older than deep_interval."""
+    """share_per_pass: part of all domains that each timed pass re-reads, so that none is older than deep_interval."""
 
     def __init__(
         self, libvirt: LibvirtHost, processes: QemuProcesses, *, clock: Callable[[], float], share_per_pass: float
@@ -30,7 +31,7 @@ class DomainsLook:
         self._parsed: dict[str, tuple[bytes, ReadDomain]] = {}
 
     def look(self, ledger: Ledger, wish: Wish) -> Findings:
-        """One pass over the domains. libvirt out of reach costs its source a problem; processes are looked at all the same."""
+        """One pass over the domains. libvirt out of reach costs its own part; processes are looked at all the same."""
         begun_at = self._clock()
         try:
             listing, texts = self._ask_libvirt(ledger, wish)
@@ -154,7 +155,7 @@ class DomainsLook:
             del self._parsed[uuid]
 
 
-def _of_this_libvirt(processes: Processes, known: Set[str]) -> Processes:
+def _of_this_libvirt(processes: Processes, known: AbstractSet[str]) -> Processes:
     """Without the QEMU of others: session-mode guests and other libvirts have processes that this one never had."""
     ours = {uuid: p for uuid, p in processes.living.items() if uuid in known or p.has_pid_file}
     return msgspec.structs.replace(processes, living=MappingProxyType(ours))
@@ -182,7 +183,10 @@ def _unreadable_sentence(unreadable: tuple[Unreadable, ...]) -> str | None:
     if not unreadable:
         return None
     first = min(unreadable, key=lambda lost: lost.name)
-    return f"{len(unreadable)} definition(s) cannot be read, what was last known of them counts; {first.name}: {first.problem}"
+    return (
+        f"{len(unreadable)} definition(s) cannot be read, what was last known of them counts;"
+        f" {first.name}: {first.problem}"
+    )
 
 
 def _processes_state(processes: Processes) -> SourceState:
@@ -190,6 +194,6 @@ def _processes_state(processes: Processes) -> SourceState:
         return SourceState(name="processes", read_at=processes.begun_at)
     return SourceState(
         name="processes",
-        problem="processes of other users cannot be seen (hidepid on /proc, or ProtectProc=invisible in the unit), so no"
-        " guest is taken for gone: mount /proc without hidepid and set ProtectProc=default",
+        problem="processes of other users cannot be seen (hidepid on /proc, or ProtectProc=invisible in the unit), so"
+        " no guest is taken for gone: mount /proc without hidepid and set ProtectProc=default",
     )
