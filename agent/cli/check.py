@@ -9,8 +9,10 @@ from agent.cli.command import ReportCommand
 from agent.cli.conflicts import conflicts_answer
 from agent.core.report import Report
 from agent.errors import AgentError
+from agent.render import words
 from agent.render.nagios import nagios_failure, nagios_line
-from agent.render.prometheus import prometheus_failure
+from agent.render.prometheus import prometheus_failure, prometheus_text
+from agent.render.table import wrap
 from agent.render.topology_text import counts, problems_text
 
 PROMETHEUS = "prometheus"
@@ -66,4 +68,11 @@ class Check(ReportCommand):
 
     def _text(self, report: Report, conflicts: str) -> str:
         problems = problems_text(report.topology.problems, width=self.width, paint=self.paint)
-        return "\n".join(part for part in (conflicts, problems, f"looked at {counts(report.topology)}\n") if part)
+        seen = "no guests, since a recorded host has none" if self.app.source.sysfs_root else guests(report)
+        scope = wrap(f"looked at {counts(report.topology)}; {seen}", self.width, rest="  ")
+        return "\n".join(part for part in (conflicts, problems, scope) if part)
+
+
+def guests(report: Report) -> str:
+    """ "3 guests, 2 of them active"."""
+    return f"{words.count(report.health.guests_defined, 'guest')}, {report.health.guests_active} of them active"

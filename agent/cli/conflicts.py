@@ -14,6 +14,7 @@ from agent.formats import wire
 from agent.render import words
 from agent.render.conflict_text import conflicts_text, worst_first
 
+SHORT = ("severity", "resource", "kind", "owners", "since", "cause")
 COLUMNS = ("severity", "kind", "resource", "cell", "owners", "since", "accepted", "cause", "action", "id")
 
 
@@ -21,6 +22,18 @@ class Conflicts(ReportCommand):
     """List what contradicts on this host: who is in it, since when, why, and what to do."""
 
     epilog_text = "Exit code: 0 no conflicts, 1 some (accepted ones do not count), 2 bad arguments, 3 could not look."
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Adds all columns."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--long", action="store_true", help="table: all columns, what to do too")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """As the other commands; a table is kept narrow unless asked otherwise."""
+        if parsed_args.formatter == "table" and not parsed_args.long:
+            parsed_args.columns = parsed_args.columns or list(SHORT)
+        return super().take_action(parsed_args)
 
     def answer(self, report: Report, _options: argparse.Namespace) -> Answer:
         """A row each, worst first."""

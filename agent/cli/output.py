@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TextIO
 from cliff.formatters.base import ListFormatter, SingleFormatter
 
 from agent.cli import exits
-from agent.render.words import plain
+from agent.render.words import NOTHING, plain
 
 TEXT = "text"
 FORMATS = (TEXT, "table", "json", "yaml", "value")
@@ -59,7 +59,11 @@ def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace
     if form == TEXT:
         stdout.write(answer.text())
         return
-    sheet = _data_sheet(answer.data, options.columns) if form in DATA_FORMATS else _cell_sheet(answer, options.columns)
+    if form in DATA_FORMATS:
+        sheet = _data_sheet(answer.data, options.columns)
+    else:
+        # blanks part the columns of "value": an empty one would shift those behind it
+        sheet = _cell_sheet(answer, options.columns, NOTHING if form == "value" else "")
     formatter = _formatter(form)
     if sheet.single and isinstance(formatter, SingleFormatter):
         formatter.emit_one(sheet.columns, sheet.rows[0], stdout, options)
@@ -67,10 +71,10 @@ def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace
         formatter.emit_list(sheet.columns, sheet.rows, stdout, options)
 
 
-def cell(value: object) -> str | int:
-    """A value in a table: numbers as numbers, true and false in lower case, nothing as "", lists with commas."""
-    if value is None:
-        return ""
+def cell(value: object, nothing: str = "") -> str | int:
+    """A value in a table: numbers as numbers, true and false in lower case, lists with commas."""
+    if value is None or value in ("", (), []):
+        return nothing
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -89,10 +93,11 @@ def _data_sheet(data: Any, wanted: Sequence[str]) -> Sheet:
     return Sheet(list(items[0]) if items else [], [list(item.values()) for item in items], single)
 
 
-def _cell_sheet(answer: Answer, wanted: Sequence[str]) -> Sheet:
+def _cell_sheet(answer: Answer, wanted: Sequence[str], nothing: str) -> Sheet:
     names = _existing(wanted, answer.columns) if wanted else list(answer.columns)
     places = [list(answer.columns).index(name) for name in names]
-    return Sheet(names, [[cell(row[place]) for place in places] for row in answer.rows], answer.single)
+    rows = [[cell(row[place], nothing) for place in places] for row in answer.rows]
+    return Sheet(names, rows, answer.single)
 
 
 def _formatter(form: str) -> ListFormatter | SingleFormatter:

@@ -34,7 +34,7 @@ class Source(Value, frozen=True, kw_only=True):
         if self.sysfs_root is not None or self.direct:
             return self.look()
         if self.socket is None and not Path(DEFAULT_SOCKET).exists():
-            say(f"no compute-agent answers at {DEFAULT_SOCKET}: looked at the host directly; 'since' is not known")
+            say(f"no compute-agent answers at {DEFAULT_SOCKET}: looking at the host directly, 'since' is not known")
             return self.look()
         return self.ask()
 
@@ -52,9 +52,9 @@ class Source(Value, frozen=True, kw_only=True):
             )
         from agent.look import one_look  # sysfs, libvirt and processes: not for a question to the daemon
 
-        return one_look(
-            sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=self.config_files
-        )
+        # this machine's configuration says nothing about a recorded host
+        files = self.config_files or (None if self.sysfs_root is None else ())
+        return one_look(sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=files)
 
 
 def add_options(parser: argparse.ArgumentParser, *, hidden_default: bool = False) -> None:

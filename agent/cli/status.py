@@ -7,7 +7,6 @@ import argparse
 from agent.cli import exits
 from agent.cli.command import ReportCommand
 from agent.cli.output import FORMATS, Answer
-from agent.cli.source import DEFAULT_SOCKET
 from agent.core.report import Report
 from agent.errors import DaemonUnavailable
 from agent.formats import wire
@@ -38,10 +37,7 @@ class Status(ReportCommand):
         try:
             return where.ask()
         except DaemonUnavailable as error:
-            raise DaemonUnavailable(
-                f"{error}\nstatus needs the agent at {where.socket or DEFAULT_SOCKET}: `systemctl start compute-agent` "
-                "starts it; `agentctl check` looks at the host without it."
-            ) from error
+            raise DaemonUnavailable(f"{error}\nstatus needs it; `agentctl check` looks at the host without.") from error
 
     def answer(self, report: Report, options: argparse.Namespace) -> Answer:
         """Health, with the identity that it is of."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-
+from agent.core.conflicts import Owner
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
-from agent.core.usage import DeviceUsage, Usage
+from agent.core.usage import Usage
 from agent.render import words
 from agent.render.table import text_table, wrap
+from agent.render.usage_text import is_filtered
 
 _CLASSES = {
     "0104": "RAID", "0106": "SATA", "0107": "SAS", "0108": "NVMe", "01": "storage",
@@ -19,6 +19,7 @@ _CLASSES = {
 }  # fmt: skip
 _SYSTEM = ("05", "06", "07", "08", "11", "13", "0c05", "0b00", "ff")
 """Memory controllers, bridges, serial ports, system peripherals, performance counters: not for guests."""
+_PASSTHROUGH_DRIVERS = ("vfio-pci", "pci-stub", "xen-pciback")
 
 
 def class_word(class_code: str) -> str:
@@ -31,73 +32,62 @@ def devices_text(topology: HostTopology, usage: Usage, *, width: int = 80, every
 
     everything: every function on a line of its own. Ends with a newline; empty when the host has no devices.
     """
-    books = {device.address: device for device in usage.pci}
-    functions = _functions_by_card(topology.pci)
-    cards = {device.address for device in topology.pci} & functions.keys()
-    shown = [device for device in topology.pci if everything or _is_shown(device, books, cards)]
-    rows = [_row(device, books, () if everything else functions.get(device.address, ())) for device in _by_cell(shown)]
+    shelf = Shelf(topology, usage)
+    shown = [device for device in topology.pci if everything or shelf.is_shown(device)]
+    by_cell = sorted(shown, key=lambda d: (d.cell is None, d.cell or 0, d.address))  # those without a cell last
+    rows = [_row(device, shelf.state(device, count_functions=not everything)) for device in by_cell]
     text = text_table(("CELL", "ADDRESS", "DEVICE", "DRIVER", "NAME", "STATE"), rows, width) if rows else ""
-    hidden = sum(_is_system(device, books) for device in topology.pci) if not everything else 0
-    note = (
-        f"{words.count(hidden, 'bridge or system function', 'bridges and system functions')} not shown (--all-devices)"
-    )
-    return text + (wrap(note, width) if hidden else "")
+    hidden = 0 if everything else sum(shelf.is_system(device) for device in topology.pci)
+    note = words.count(hidden, "bridge or system function", "bridges and system functions")
+    return text + (wrap(f"{note} not shown (--all-devices)", width) if hidden else "")
 
 
-def _functions_by_card(devices: Iterable[PciDevice]) -> dict[PciAddress, tuple[PciDevice, ...]]:
-    functions: dict[PciAddress, tuple[PciDevice, ...]] = {}
-    for device in devices:
-        if device.parent is not None:
-            functions[device.parent] = (*functions.get(device.parent, ()), device)
-    return functions
+class Shelf:
+    """The devices of a host with who has them."""
+
+    def __init__(self, topology: HostTopology, usage: Usage) -> None:
+        self._books = {device.address: device for device in usage.pci}
+        self._filtered = is_filtered(usage.pci)
+        self._cards = {device.address for device in topology.pci}
+        self._functions: dict[PciAddress, list[PciAddress]] = {}
+        for device in topology.pci:
+            if device.parent is not None:
+                self._functions.setdefault(device.parent, []).append(device.address)
+
+    def is_system(self, device: PciDevice) -> bool:
+        """A bridge or the like, that no guest has."""
+        return device.class_code.startswith(_SYSTEM) and not self._owners(device.address)
+
+    def is_shown(self, device: PciDevice) -> bool:
+        """Not a virtual function that its card counts; one that a guest has gets its own line."""
+        counted = device.parent in self._cards and not self._owners(device.address)
+        return not counted and not self.is_system(device)
+
+    def state(self, device: PciDevice, *, count_functions: bool) -> str:
+        """Who has it, "free" when a guest could have it, else "-"; for a card with functions how many are used."""
+        owners = self._owners(device.address)
+        state = words.owners(owners) if owners else ""
+        functions = self._functions.get(device.address, ()) if count_functions else ()
+        if functions:
+            used = sum(bool(self._owners(function)) for function in functions)
+            parts = (state, f"{words.count(len(functions), 'VF')}, {used} used")
+            return "; ".join(part for part in parts if part)
+        return state or ("free" if self._could_be_given(device) else words.NOTHING)
+
+    def _owners(self, address: PciAddress) -> tuple[Owner, ...]:
+        used = self._books.get(address)
+        return used.owners if used else ()
+
+    def _could_be_given(self, device: PciDevice) -> bool:
+        """By the configuration; where that offers everything, virtual functions and what no driver of the host uses."""
+        used = self._books.get(device.address)
+        idle = device.type == "type-VF" or device.driver in (None, *_PASSTHROUGH_DRIVERS)
+        return used is not None and used.free and (self._filtered or idle)
 
 
-def _is_system(device: PciDevice, books: Mapping[PciAddress, DeviceUsage]) -> bool:
-    held = books.get(device.address)
-    return device.class_code.startswith(_SYSTEM) and not (held and held.owners)
-
-
-def _is_shown(device: PciDevice, books: Mapping[PciAddress, DeviceUsage], cards: Container[PciAddress]) -> bool:
-    """Not a free virtual function whose card is listed; one that a guest has gets its own line."""
-    held = books.get(device.address)
-    counted = device.parent is not None and device.parent in cards and not (held and held.owners)
-    return not counted and not _is_system(device, books)
-
-
-def _by_cell(devices: Iterable[PciDevice]) -> list[PciDevice]:
-    """Devices without a cell last."""
-    return sorted(devices, key=lambda d: (d.cell is None, d.cell or 0, d.address))
-
-
-def _row(
-    device: PciDevice, books: Mapping[PciAddress, DeviceUsage], functions: tuple[PciDevice, ...]
-) -> tuple[str, ...]:
+def _row(device: PciDevice, state: str) -> tuple[str, ...]:
     kind = {"type-PF": " PF", "type-VF": " VF", "vdpa": " vDPA"}.get(device.type, "")
     what = f"{class_word(device.class_code)}{kind} {device.vendor_id}:{device.product_id}"
     names = ", ".join(words.plain(net.name) for net in device.netdevs)
     cell = words.NOTHING if device.cell is None else str(device.cell)
-    state = _state(books.get(device.address))
-    if functions:
-        taken = sum(bool((used := books.get(f.address)) and used.owners) for f in functions)
-        state = (
-            f"{words.count(len(functions), 'VF')}, {taken} used"
-            if state in ("", "free")
-            else f"{state}; {len(functions)} VFs"
-        )
-    return (
-        cell,
-        str(device.address),
-        what,
-        device.driver or words.NOTHING,
-        names or words.NOTHING,
-        state or words.NOTHING,
-    )
-
-
-def _state(used: DeviceUsage | None) -> str:
-    """Who has it; "free" when a guest could; empty for the host's own."""
-    if used is None:
-        return ""
-    if used.owners:
-        return words.owners(used.owners)
-    return "free" if used.free else ""
+    return (cell, str(device.address), what, device.driver or words.NOTHING, names or words.NOTHING, state)

@@ -87,11 +87,23 @@ def cell_line(cell: HostCell) -> str:
 
 
 def _block(title: str, cpus: Sequence[Cpu]) -> Block:
+    """One group per socket, die and kind of core; the CPUs whose place is not known come last."""
     groups: dict[str, list[Cpu]] = {}
     several_dies = len({(cpu.socket, cpu.die) for cpu in cpus}) > len({cpu.socket for cpu in cpus})
-    for cpu in cpus:
+    for cpu in sorted(cpus, key=lambda cpu: (cpu.socket is None, cpu.socket or 0, cpu.die or 0)):
         groups.setdefault(_place(cpu, several_dies), []).append(cpu)
-    return Block(title, tuple((place, _cores(members)) for place, members in groups.items()))
+    drawn = [(place, _cores(members)) for place, members in groups.items()]
+    return Block(title, tuple(_merged(drawn)))
+
+
+def _merged(groups: list[tuple[str, tuple[Core, ...]]]) -> list[tuple[str, tuple[Core, ...]]]:
+    """Sockets of one core each side by side, as most virtual machines have them; other groups as they are."""
+    lone = [(place, cores[0]) for place, cores in groups if place and len(cores) == 1]
+    if len(lone) < len([place for place, _ in groups if place]) or len(lone) < 2:
+        return groups
+    sockets = CpuSet(cpu.socket for _, core in lone for cpu in core.cpus if cpu.socket is not None)
+    cores = tuple(Core(None, core.cpus) for _, core in lone)
+    return [(f"sockets {sockets}", cores), *((place, cores) for place, cores in groups if not place)]
 
 
 def _place(cpu: Cpu, several_dies: bool) -> str:
@@ -136,12 +148,12 @@ def _label_widths(rows: Mapping[tuple[Core, ...], Sequence[CoreRow]]) -> tuple[i
 
 def _draw_block(block: Block, rows: Mapping[tuple[Core, ...], Sequence[CoreRow]], width: int, paint: Paint) -> str:
     labels, cpus = _label_widths(rows) if rows else (0, 0)
-    alone = len(block.groups) == 1 and block.groups[0][0]
+    alone = block.groups[0][0] if len(block.groups) == 1 else ""
     lines = [wrap(block.title + (f", {alone}" if alone else ""), width, rest="  ")]
     for place, cores in block.groups:
-        lines.append("" if alone or not place else f" {place}\n")
+        lines.append("" if len(block.groups) == 1 else f" {place or 'place not known'}\n")
         lines += [
-            f"  {row.label.ljust(labels)}  {row.cpus.ljust(cpus)}  {_threads(row.cores, paint)}\n"
+            f"  {row.label.ljust(labels)}{'  ' if labels else ''}{row.cpus.ljust(cpus)}  {_threads(row.cores, paint)}\n"
             for row in rows[cores]
         ]
     return "".join(lines)

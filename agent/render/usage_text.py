@@ -38,8 +38,21 @@ def usage_rows(usage: Usage) -> tuple[UsageRow, ...]:
 def usage_text(usage: Usage, *, width: int = 80) -> str:
     """The rows with units that people read, and what qualifies them. Ends with a newline."""
     header = ("CELL", "WHAT", "TOTAL", "USABLE", "USED", "PROMISED", "FREE")
-    text = text_table(header, [_words(row) for row in usage_rows(usage)], width)
+    rows = [row for row in usage_rows(usage) if _is_worth_a_line(row, is_filtered(usage.pci))]
+    text = text_table(header, [_words(row) for row in rows], width)
     return text + "".join(wrap(note, width, rest="  ") for note in _notes(usage))
+
+
+def is_filtered(devices: Sequence[DeviceUsage]) -> bool:
+    """The configuration says which devices guests may have; otherwise "offered" says nothing of a device."""
+    return any(not device.offered for device in devices)
+
+
+def _is_worth_a_line(row: UsageRow, filtered: bool) -> bool:
+    """People are spared sizes of pages that the host has none of, and its own devices."""
+    if row.resource.startswith("pages_"):
+        return bool(row.total or row.used)
+    return not row.resource.startswith("pci ") or filtered or bool(row.used) or row.resource.endswith("VF")
 
 
 def _rows(where: int | str, part: CellUsage | HostUsage) -> Iterator[UsageRow]:
