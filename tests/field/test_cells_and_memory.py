@@ -1,0 +1,111 @@
+"""Field cases of the kinds numa-shape, page-pools, memory and negative-free.
+
+What a case says of a claim is asserted as the room that the claim would see.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from agent.core.topology import HostTopology
+from agent.formats.wire import to_builtins
+from tests.builders import Host, Node, guest, h2x4, h8, host, ledger_of, passed
+
+MIB = 1024
+GIB_PAGE = 1048576
+
+
+def test_numa_node_without_memory() -> None:
+    """RHBZ#1247058. Claims: cell 1 has no memory for any guest."""
+    usage = host({0: Node("0-3", 16384), 1: Node("4-7", 0)}, dedicated="0-7", shared="").usage()
+    assert (len(usage.cells[1].dedicated.total), usage.cells[1].memory_kib.total) == (4, 0)
+    assert usage.cells[1].memory_kib.free == 0
+    assert usage.cells[0].memory_kib.free == 16384 * MIB
+
+
+def test_numa_sparse_node_ids() -> None:
+    """LP#1602023."""
+    nodes = {number: Node(f"{4 * at}-{4 * at + 3}", 8192) for at, number in enumerate((0, 1, 16, 17))}
+    power = host(nodes, dedicated="0-15", shared="")
+    usage = power.usage(guest("a", {0: 0, 1: 1, 2: 2, 3: 4, 4: 5, 5: 6}))
+    assert {cell.id: len(cell.dedicated.free) for cell in usage.cells} == {0: 1, 1: 1, 16: 4, 17: 4}
+
+
+def test_numa_none_at_all() -> None:
+    """kubernetes/kubernetes#89859. Without NUMA the topology is one cell 0; its rows read like any other's."""
+    with_cells = host({0: Node("0-7", 16384)}, dedicated="2-7", shared="0-1")
+    flat = Host(_without_numa(with_cells.topology), with_cells.config)
+    usage = flat.usage()
+    assert [(cell.id, cell.memory_kib.total) for cell in usage.cells] == [(0, 16384 * MIB)]
+    assert len(usage.cells[0].dedicated.total) + len(usage.cells[0].shared_cpus) == 8
+    assert to_builtins(usage) == to_builtins(with_cells.usage())
+
+
+def test_pages_node_memory_drifts_on_reboot() -> None:
+    """kubernetes/kubernetes#131253, without its stored claim: what is there now counts, and nothing is compared."""
+    before = host({0: Node("0-3", 128649), 1: Node("4-7", 129010)}, dedicated="0-7", shared="")
+    after = host({0: Node("0-3", 128611), 1: Node("4-7", 129052)}, dedicated="0-7", shared="")
+    assert [cell.memory_kib.total // MIB for cell in before.usage().cells] == [128649, 129010]
+    assert [cell.memory_kib.total // MIB for cell in after.usage().cells] == [128611, 129052]
+    assert after.usage().conflicts == ()
+
+
+def test_pages_pool_changed_after_start() -> None:
+    """kubernetes/kubernetes#111757, as the fold sees the two looks: the new pool is no longer ordinary memory."""
+    first, second = h8(pages={2048: 0}).usage(), h8(pages={2048: 512}).usage()
+    assert [(row.size_kib, row.total) for row in first.cells[0].pages] == [(2048, 0)]
+    assert [(row.size_kib, row.total, row.free) for row in second.cells[0].pages] == [(2048, 512, 512)]
+    assert first.cells[0].memory_kib.total - second.cells[0].memory_kib.total == 1024 * MIB
+    held = h8(pages={2048: 512}).usage(guest("x", mem=1024, page=2048, node=0))
+    assert [(row.used, row.free) for row in held.cells[0].pages] == [(512, 0)]
+    assert held.host.memory_kib.used == 0
+
+
+def test_memory_pages_aware_overcommit() -> None:
+    """LP#1811886. Claims: one ordinary guest and one on the page fit, a second ordinary one does not."""
+    pages = host({0: Node("0-1", 2048, {GIB_PAGE: 1})}, dedicated="0-1", shared="", reserve_mem=0, ratio_mem=1.0)
+    empty = pages.usage()
+    assert empty.cells[0].memory_kib.total == empty.cells[0].memory_kib.free == 1024 * MIB
+    assert [(row.size_kib, row.free) for row in empty.cells[0].pages] == [(GIB_PAGE, 1)]
+    x = guest("x", {0: 0}, mem=1024, node=0)
+    assert pages.usage(x).cells[0].memory_kib.free == 0
+    assert [row.free for row in pages.usage(x).cells[0].pages] == [1]
+    y = guest("y", {0: 1}, mem=1024, node=0, page=GIB_PAGE)
+    assert [row.free for row in pages.usage(x, y).cells[0].pages] == [0]
+
+
+def test_memory_restored_claim_counted_twice() -> None:
+    """kubernetes/kubernetes#140906, without its claim: however often a guest is read, it counts once."""
+    a = guest("a", {0: 2, 1: 3}, mem=4096)
+    ledger = ledger_of(a)
+    for again in range(10):
+        ledger = passed(ledger, a, at=10.0 * (again + 1))
+    usage = h8().usage(*ledger.sightings.values())
+    assert str(usage.host.dedicated.used) == "2-3"
+    assert str(usage.host.dedicated.free) == "4-7"
+    assert usage.host.memory_kib.used == 4096 * MIB
+
+
+def test_memory_guest_without_numa_keeps_sums() -> None:
+    """LP#1590607."""
+    guests = (
+        guest("a", {0: 0, 1: 1}, mem=2048, node=0),
+        guest("b", {0: 4}, mem=1024, node=1),
+        guest("z", mem=512),
+    )
+    for order in itertools.permutations(guests):
+        usage = h2x4().usage(*order)
+        assert [str(cell.dedicated.used) for cell in usage.cells] == ["0-1", "4"]
+        assert [cell.memory_kib.used // MIB for cell in usage.cells] == [2048, 1024]
+        assert usage.host.memory_kib.used // MIB == 2048 + 1024 + 512
+
+
+def test_negative_free_is_reported() -> None:
+    """LP#1698383. Claims: nothing more would be given."""
+    full = host({0: Node("0-7", 8192)}, dedicated="", shared="0-7", reserve_mem=512, ratio_mem=1.5)
+    row = full.usage(guest("a", mem=6144), guest("b", mem=6144)).host.memory_kib
+    assert (row.limit // MIB, row.used // MIB, row.free // MIB) == (11520, 12288, -768)
+
+
+def _without_numa(topology: HostTopology) -> HostTopology:
+    return HostTopology(cells=topology.cells, cpus=topology.cpus, memory_kib=topology.memory_kib, has_cells=False)

@@ -1,0 +1,52 @@
+"""Field cases of the kinds domain-xml and domain-lifecycle, as far as values alone decide them."""
+
+from __future__ import annotations
+
+from agent.core.holds import holds
+from agent.core.ledger import account, see
+from tests.builders import guest, h8, ledger_of, listing, passed, processes, qemu, uuid_of
+
+
+def test_xml_current_vcpu_attribute_missing() -> None:
+    """RHBZ#1545862. The elements are read elsewhere; here: what floating and confined vCPUs hold."""
+    a = guest("a", vcpus=3, mem=1024)
+    b = guest("b", dict.fromkeys(range(16), "2-7"), vcpus=16, online_vcpus="0-1")
+    on = h8()
+    assert holds(a, on.topology, on.config).host_shared == 3
+    assert holds(b, on.topology, on.config).cell_shared == {0: 2}
+    usage = on.usage(a, b)
+    assert str(usage.host.dedicated.free) == "2-7"
+    assert [(one.name, one.text) for one in usage.remarks] == [("b", "floating guest confined to dedicated CPUs 2-7")]
+
+
+def test_domain_made_by_others() -> None:
+    """RHBZ#1412198. Claims: four dedicated CPUs would be refused at first."""
+    a = guest("a", {0: 2}, maker="nova")
+    foreign = guest("foreign", {0: 5, 1: 6}, mem=2048, persistent=False)
+    ledger = ledger_of(a, foreign)
+    usage = h8().usage(*ledger.sightings.values())
+    makers = {owner.name: owner.maker for row in usage.host.holders for owner in row.owners}
+    assert makers == {"a": "nova", "foreign": "libvirt"}
+    assert str(usage.host.dedicated.free) == "3-4,7"
+    gone = passed(ledger, a, at=20.0)
+    assert set(gone.sightings) == {uuid_of("a")}
+    assert str(h8().usage(*gone.sightings.values()).host.dedicated.free) == "3-7"
+
+
+def test_domain_late_stop_event() -> None:
+    """LP#1468431. A reading of before the new start frees nothing. Claims: five dedicated CPUs would be refused."""
+    ledger = ledger_of(guest("a", {0: 2, 1: 3}, at=30.0))
+    late = see(ledger, guest("a", {0: 2, 1: 3}, state="shut-off", at=29.0))
+    assert late is ledger
+    assert str(h8().usage(*late.sightings.values()).host.dedicated.free) == "4-7"
+
+
+def test_domain_lost_by_libvirt_still_holds() -> None:
+    """A QEMU process whose domain libvirt has forgotten holds on, and is named."""
+    ledger = ledger_of(guest("a", {0: 2, 1: 3}))
+    alive = qemu("a", start_ticks=100)
+    ledger = account(ledger, listing("a", at=10.0), processes(alive, at=10.5))
+    lost = account(ledger, listing(at=20.0), processes(alive, at=20.5))
+    usage = h8().usage(*lost.sightings.values())
+    assert str(usage.host.dedicated.free) == "4-7"
+    assert [row.kind for row in usage.conflicts] == ["domain-lost-by-libvirt"]
