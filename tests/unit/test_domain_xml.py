@@ -318,7 +318,7 @@ def test_ranges_and_exceptions_of_pins_are_read_and_sorted_by_vcpu() -> None:
 
 
 def test_memory_left_to_the_placement_of_libvirt_names_no_cell() -> None:
-    body = "<vcpu placement='auto'>1</vcpu><numatune><memory mode='strict' placement='auto' nodeset='1'/></numatune>"
+    body = "<vcpu placement='auto'>1</vcpu><numatune><memory mode='strict' placement='auto'/></numatune>"
     assert read(body) == ReadDomain(domain=observed(mode="strict"))
 
 

@@ -104,7 +104,7 @@ def _seats(topology: HostTopology, capabilities: Capabilities) -> Iterator[Probl
     if moved:
         sysfs = _grouped("cell", ((str(known[cpu]), cpu) for cpu in moved))
         libvirt = _grouped("cell", ((str(CpuSet(seats[cpu])), cpu) for cpu in moved))
-        yield _row(f"libvirt puts CPUs {CpuSet(moved)} into another cell", sysfs, libvirt)
+        yield _row(f"libvirt lists CPUs {CpuSet(moved)} in other cells", sysfs, libvirt)
 
 
 def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Problem]:
@@ -117,7 +117,9 @@ def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Prob
             if (ours := of_sysfs(cpu)) is not None and (theirs := of_libvirt(other)) is not None and ours != theirs
         }
         if differ:
-            yield _place_row(f"gives CPUs {CpuSet(differ)} another {name} id", name, differ)
+            sysfs = _grouped(name, ((str(ours), cpu) for cpu, (ours, _) in differ.items()))
+            libvirt = _grouped(name, ((str(theirs), cpu) for cpu, (_, theirs) in differ.items()))
+            yield _row(f"libvirt gives CPUs {CpuSet(differ)} another {name} id", sysfs, libvirt)
     online = topology.online
     siblings = {
         cpu.id: (cpu.siblings, other.siblings & online)
@@ -125,23 +127,22 @@ def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Prob
         if other.siblings is not None and cpu.siblings & online != other.siblings & online
     }
     if siblings:
-        yield _place_row(f"gives CPUs {CpuSet(siblings)} other siblings", "siblings", siblings)
-
-
-def _place_row(what: str, name: str, differ: Mapping[int, tuple[object, object]]) -> Problem:
-    sysfs = _grouped(name, ((str(ours), cpu) for cpu, (ours, _) in differ.items()))
-    libvirt = _grouped(name, ((str(theirs), cpu) for cpu, (_, theirs) in differ.items()))
-    return _row(f"libvirt {what}", sysfs, libvirt)
+        sysfs = _joined(dict.fromkeys(str(ours) for ours, _ in siblings.values()))
+        libvirt = _joined(dict.fromkeys(str(theirs) for _, theirs in siblings.values()))
+        yield _row(f"libvirt gives CPUs {CpuSet(siblings)} other siblings", sysfs, libvirt)
 
 
 def _grouped(name: str, pairs: Iterable[tuple[str, int]]) -> str:
-    """ "core 0: CPUs 0,4; core 1: CPUs 1,5", the first groups of many."""
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for value, cpu in pairs:
         groups[value].add(cpu)
-    told = [f"{name} {value}: CPUs {CpuSet(cpus)}" for value, cpus in groups.items()]
+    return _joined(f"{name} {value}: CPUs {CpuSet(cpus)}" for value, cpus in groups.items())
+
+
+def _joined(texts: Iterable[str]) -> str:
+    told = list(texts)
     more = [f"{len(told) - _MOST_GROUPS} more"] if len(told) > _MOST_GROUPS else []
-    return "; ".join(told[:_MOST_GROUPS] + more)
+    return "; ".join(told[:_MOST_GROUPS] + more) or "-"
 
 
 def _memory(shared: Iterable[tuple[HostCell, CapabilityCell]]) -> Iterator[Problem]:
@@ -153,17 +154,21 @@ def _memory(shared: Iterable[tuple[HostCell, CapabilityCell]]) -> Iterator[Probl
 
 def _pages(shared: Iterable[tuple[HostCell, CapabilityCell]], small_kib: int) -> Iterator[Problem]:
     # Small pages are what the huge ones leave of the memory, which is compared above.
-    differ: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    differ: defaultdict[int, dict[int, tuple[int | None, int | None]]] = defaultdict(dict)
     for cell, said in shared:
         pools = {pool.size_kib: pool.total for pool in cell.pages}
         for size_kib in sorted((pools.keys() | said.pages.keys()) - {small_kib}):
-            both = pools.get(size_kib, 0), said.pages.get(size_kib, 0)
-            if both[0] != both[1]:
+            both = pools.get(size_kib), said.pages.get(size_kib)
+            if (both[0] or 0) != (both[1] or 0):
                 differ[size_kib][cell.id] = both
     for size_kib, cells in sorted(differ.items()):
-        sysfs = "; ".join(f"cell {cell}: {ours}" for cell, (ours, _) in cells.items())
-        libvirt = "; ".join(f"cell {cell}: {theirs}" for cell, (_, theirs) in cells.items())
+        sysfs = _joined(f"cell {cell}: {_pool_text(ours)}" for cell, (ours, _) in cells.items())
+        libvirt = _joined(f"cell {cell}: {_pool_text(theirs)}" for cell, (_, theirs) in cells.items())
         yield _row(f"libvirt counts other numbers of huge pages of {size_kib} KiB", sysfs, libvirt)
+
+
+def _pool_text(total: int | None) -> str:
+    return "no pool" if total is None else str(total)
 
 
 def _distances(shared: Iterable[tuple[HostCell, CapabilityCell]]) -> Iterator[Problem]:
@@ -192,6 +197,4 @@ def _caches(ours: Iterable[Cache], theirs: Iterable[Cache], online: CpuSet) -> I
 
 def _cache_text(caches: Iterable[Cache]) -> str:
     ordered = sorted(caches, key=lambda cache: (cache.level, cache.type, list(cache.cpus)))
-    told = [f"L{cache.level} {cache.type} {cache.size_kib} KiB: CPUs {cache.cpus}" for cache in ordered]
-    more = [f"{len(told) - _MOST_GROUPS} more"] if len(told) > _MOST_GROUPS else []
-    return "; ".join(told[:_MOST_GROUPS] + more) or "-"
+    return _joined(f"L{cache.level} {cache.type} {cache.size_kib} KiB: CPUs {cache.cpus}" for cache in ordered)
