@@ -54,7 +54,7 @@ install_files() {
     cp "$here/LICENSE" "$PREFIX/LICENSE"
     rm -rf "$PREFIX/venv"
     "$python" -m venv "$PREFIX/venv"
-    "$PREFIX/venv/bin/python" -m pip install --quiet --no-index --disable-pip-version-check --no-cache-dir \
+    "$PREFIX/venv/bin/python" -m pip --isolated install --quiet --no-index --disable-pip-version-check --no-cache-dir \
         --find-links "$here/wheelhouse" compute-agent
     make_user
     mkdir -p /usr/local/bin
