@@ -54,14 +54,17 @@ def cpu_amount(total: int, books: CpuBooks) -> CpuAmount:
     )
 
 
-def cpu_holders(books: CpuBooks) -> tuple[CpuHolder, ...]:
+def cpu_holders(books: CpuBooks) -> dict[int, CpuHolder]:
     """One row for each CPU that is held or kept idle, lowest first."""
-    rows = []
-    for cpu in sorted(books.holders.keys() | books.waiting_for.keys()):
-        guests = books.holders.get(cpu, []) + books.waiting_for.get(cpu, [])
-        owners = {guest.sighting.uuid: guest.owner for guest in guests}
-        rows.append(CpuHolder(cpu=cpu, owners=tuple(owners[uuid] for uuid in sorted(owners))))
-    return tuple(rows)
+    return {cpu: _cpu_holder(cpu, books) for cpu in CpuSet.from_mask(books.taken)}
+
+
+def _cpu_holder(cpu: int, books: CpuBooks) -> CpuHolder:
+    guests = books.holders.get(cpu, []) + books.waiting_for.get(cpu, [])
+    if len(guests) == 1:
+        return CpuHolder(cpu=cpu, owners=(guests[0].owner,))
+    owners = {guest.sighting.uuid: guest.owner for guest in guests}
+    return CpuHolder(cpu=cpu, owners=tuple(owners[uuid] for uuid in sorted(owners)))
 
 
 def cpu_conflicts(

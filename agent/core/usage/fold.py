@@ -59,7 +59,7 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
 class _Books(NamedTuple):
     cpus: CpuBooks
     memory: MemoryBooks
-    holders: tuple[CpuHolder, ...]
+    holders: dict[int, CpuHolder]
 
 
 def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Books) -> CellUsage:
@@ -72,7 +72,7 @@ def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Book
         shared=amount(len(shared), config.cpu_allocation_ratio, books.memory.cell_shared.get(cell.id, 0)),
         memory_kib=cell_memory(cell, books.memory, config),
         pages=cell_pages(cell, books.memory, config),
-        holders=tuple(row for row in books.holders if row.cpu in cell.cpus),
+        holders=tuple(books.holders[cpu] for cpu in CpuSet.from_mask(cell.cpus.mask & books.cpus.taken)),
     )
 
 
@@ -85,7 +85,7 @@ def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, book
         shared=amount(len(shared), config.cpu_allocation_ratio, floating),
         memory_kib=host_memory(topology, books.memory, config),
         pages=host_pages(topology, books.memory, config),
-        holders=books.holders,
+        holders=tuple(books.holders.values()),
     )
 
 
