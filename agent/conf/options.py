@@ -46,7 +46,7 @@ AGENT = [
     cfg.MultiStrOpt(
         "nova_conf",
         default=[],
-        sample_default="/etc/nova/nova.conf",
+        sample_default=["/etc/nova/nova.conf"],
         help="An existing configuration file of nova-compute, from which these options are read and nothing else: "
         "[DEFAULT] reserved_host_memory_mb, reserved_host_cpus, reserved_huge_pages, vcpu_pin_set, "
         "cpu_allocation_ratio, ram_allocation_ratio, initial_cpu_allocation_ratio, initial_ram_allocation_ratio; "
@@ -120,7 +120,7 @@ PCI = [
     cfg.MultiStrOpt(
         "device_spec",
         default=[],
-        sample_default='{"vendor_id": "8086", "product_id": "154c", "address": "*:3b:*.*"}',
+        sample_default=['{"vendor_id": "8086", "product_id": "154c", "address": "*:3b:*.*"}'],
         help="Devices that guests may have: a JSON object, or a list of them, of vendor_id, product_id and either "
         "address (text with * for any part, or an object of regular expressions) or devname. nova's tags "
         "(physical_network, trusted, ...) are accepted. May be given more than once. Nothing given: every device "
@@ -178,7 +178,7 @@ CONFLICTS = [
     cfg.MultiStrOpt(
         "accept",
         default=[],
-        sample_default="cpu-pinned-twice:db-standby",
+        sample_default=["cpu-pinned-twice:db-standby"],
         help="KIND:GUEST. Conflicts of this kind with this guest (name, uuid or *) are intended: they are shown and "
         "counted apart. May be given more than once.",
     ),

@@ -68,7 +68,8 @@ class Source:
             self.fault(found, f"it refers to ${error.opt_name}, which is not read", "Write the value itself.")
             return found
         except (cfg.Error, ValueError) as error:
-            self.fault(found, str(error).rpartition(" is not valid: ")[2])
+            reason = str(error).rpartition(" is not valid: ")[2]
+            self.fault(found, reason[:1].lower() + reason[1:])
             return found
         return found._replace(value=value)
 
@@ -84,7 +85,7 @@ class Source:
 
     def fault(self, found: Found, reason: str, remedy: str = "Correct it.") -> None:
         """Keep one sentence about an option."""
-        self.faults.append(f"{found}: {reason[:1].lower()}{reason[1:].rstrip('.')}. {remedy}")
+        self.faults.append(f"{found}: {reason.rstrip('.')}. {remedy}")
 
     def unknown(self) -> list[tuple[str, str, str]]:
         """(file, group, option) of what stands in the files and is none of these options."""

@@ -136,6 +136,7 @@ def describe(settings: Settings) -> tuple[str, ...]:
         if config.is_legacy
         else (f"dedicated CPUs: {_given(config.dedicated)}", f"shared CPUs: {_given(config.shared)}")
     )
+    devices = f"those of {len(config.device_spec)} device_spec" if config.device_spec else "all, no filter is set"
     return (
         f"files read: {', '.join(settings.config_files + settings.nova_conf) or 'none, all defaults'}",
         f"host: {settings.host}",
@@ -148,8 +149,7 @@ def describe(settings: Settings) -> tuple[str, ...]:
         f"reserved memory: {config.reserved_memory_mb} MiB",
         *(f"reserved pages: {one.count} of {one.size_kib} KiB on cell {one.cell}" for one in config.reserved_pages),
         f"ratios: {config.cpu_allocation_ratio} vCPUs per CPU, {config.ram_allocation_ratio} of memory",
-        f"devices that guests may have: {len(config.device_spec) or 'no filter, all'}"
-        + (" specifications" if config.device_spec else ""),
+        f"devices that guests may have: {devices}",
         *(f"intended: {rule.kind} with {rule.guest}" for rule in config.accept),
         *(f"set: {line}" for line in settings.chosen),
     )

@@ -1,0 +1,1 @@
+"""Against other software of the field, in environments of their own; not part of the default run."""
