@@ -74,5 +74,5 @@ class Check(ReportCommand):
 
 
 def guests(report: Report) -> str:
-    """ "3 guests, 2 of them active"."""
-    return f"{words.count(report.health.guests_defined, 'guest')}, {report.health.guests_active} of them active"
+    """ "2 guests active, 1 not running"."""
+    return f"{words.count(report.health.guests_active, 'guest')} active, {report.health.guests_defined} not running"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from agent.core.conflicts import Conflict
+from agent.core.conflicts import Conflict, Severity
 from agent.render import words
 from agent.render.paint import Paint, no_paint
 from agent.render.table import wrap
 
-SEVERITIES = ("critical", "error", "warning", "info")
+SEVERITIES: tuple[Severity, ...] = ("critical", "error", "warning", "info")
 """Worst first."""
+
+_PLURALS = {"critical": "critical", "info": "info"}
 
 
 def worst_first(conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
@@ -40,10 +43,11 @@ def conflict_block(conflict: Conflict, *, width: int = 80, paint: Paint = no_pai
 
 
 def tally(conflicts: Sequence[Conflict]) -> str:
-    """ "no conflicts", "3 conflicts: 1 critical, 2 warning; 1 more is accepted"."""
+    """ "no conflicts", "3 conflicts: 1 critical, 2 warnings; 1 accepted by the configuration"."""
     unaccepted = [row for row in conflicts if not row.accepted]
     accepted = len(conflicts) - len(unaccepted)
-    found = [f"{n} {word}" for word in SEVERITIES if (n := sum(row.severity == word for row in unaccepted))]
+    counted = Counter(row.severity for row in unaccepted)
+    found = [words.count(counted[word], word, _PLURALS.get(word)) for word in SEVERITIES if counted[word]]
     text = words.count(len(unaccepted), "conflict") + (f": {', '.join(found)}" if found else "")
     return text + (f"; {accepted} accepted by the configuration" if accepted else "")
 

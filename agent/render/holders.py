@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from agent.core.conflicts import Conflict, Owner
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.report import GuestReport, Report
+from agent.core.topology import Cpu
 from agent.render import words
-from agent.render.cpu_states import cpu_states
 from agent.render.guest_text import conflicts_of, thread_roles
 from agent.render.table import wrap
 
@@ -39,26 +39,33 @@ class Answer(NamedTuple):
 
 
 def why_cpu(report: Report, number: int, started: Started) -> Answer:
-    """Who is pinned to a CPU, and what is on its siblings."""
+    """Who is pinned to a CPU, and what is on its siblings. The CPU must be in the topology."""
     cpu = next(cpu for cpu in report.topology.cpus if cpu.id == number)
-    state = cpu_states(report.topology, report.usage)[number]
+    owners = _owners_of_cpu(report, number)
+    holders = _holders(report, owners, started, lambda guest: ", ".join(thread_roles(guest.sighting, number)))
+    return Answer(f"CPU {number}", tuple(_cpu_facts(report, cpu)), holders, _about(report, "cpu", {str(number)}))
+
+
+def _cpu_facts(report: Report, cpu: Cpu) -> Iterator[str]:
     places = (("cell", cpu.cell), ("socket", cpu.socket), ("core", cpu.core))
-    place = ", ".join(f"{name} {value}" for name, value in places if value is not None)
-    siblings = cpu.siblings - CpuSet([number])
-    facts = [
-        f"{place}; {_role(report, number)}; {state.meaning}" if place else f"{_role(report, number)}; {state.meaning}"
-    ]
-    facts += [
-        f"its sibling CPU {other} is held by {words.owners(_owners_of_cpu(report, other))}"
-        for other in siblings
-        if _owners_of_cpu(report, other)
-    ]
-    floating = [g.sighting.name for g in report.guests if g.sighting.is_active and number in g.holds.confined]
-    facts += [f"floating here, among other CPUs: {words.plain(words.some(floating))}"] if floating else []
-    holders = _holders(
-        report, _owners_of_cpu(report, number), started, lambda g: ", ".join(thread_roles(g.sighting, number))
+    marks = (
+        (cpu.online is False, "offline"),
+        (cpu.online is None, "could not be read"),
+        (cpu.isolated, "isolated by the kernel"),
+        (not cpu.allowed, "withheld from guests by a cpuset"),
     )
-    return Answer(f"CPU {number}", tuple(facts), holders, _about(report, "cpu", {str(number)}))
+    place = ", ".join(f"{name} {value}" for name, value in places if value is not None)
+    yield "; ".join([*([place] if place else []), _role(report, cpu.id), *(mark for true, mark in marks if true)])
+    for sibling in cpu.siblings - CpuSet([cpu.id]):
+        owners = _owners_of_cpu(report, sibling)
+        yield (
+            f"its sibling CPU {sibling} is held by {words.owners(owners)}"
+            if owners
+            else f"its sibling CPU {sibling} is not held"
+        )
+    floating = [g.sighting.name for g in report.guests if g.sighting.is_active and cpu.id in g.holds.confined]
+    if floating:
+        yield f"floating here, among other CPUs: {words.plain(words.some(floating))}"
 
 
 def why_device(report: Report, address: PciAddress, started: Started) -> Answer:

@@ -63,7 +63,7 @@ def _blind_spots(report: Report) -> list[str]:
 
 def _performance(report: Report) -> str:
     open_rows = [row for row in report.conflicts if not row.accepted]
-    values = {
+    values: dict[str, int] = {
         "conflicts": len(open_rows),
         **{severity: sum(row.severity == severity for row in open_rows) for severity in SEVERITIES},
         "accepted": len(report.conflicts) - len(open_rows),

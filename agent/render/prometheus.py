@@ -71,7 +71,7 @@ def _host_families(report: Report) -> Iterator[Family]:
     health, topology = report.health, report.topology
     yield Family("compute_agent_guests", "Guests, by whether they run.", (
         ({"state": "active"}, health.guests_active),
-        ({"state": "inactive"}, health.guests_defined - health.guests_active),
+        ({"state": "inactive"}, health.guests_defined),
     ))  # fmt: skip
     unread = sum(guest.sighting.validity != "valid" for guest in report.guests)
     yield Family("compute_agent_guests_unreadable", "Guests whose last known state is shown.", (({}, unread),))

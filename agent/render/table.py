@@ -8,7 +8,7 @@ from collections.abc import Sequence
 GAP = "  "
 NARROWEST = 8
 
-_PIECE = re.compile(r"[^\s,]*(?:,\s*|\s+|$)")
+_PIECE = re.compile(r"(?:`[^`]*`|[^\s,])*(?:,\s*|\s+|$)")
 _NUMBER = re.compile(r"-|-?\d+(?:\.\d+)?")
 
 
@@ -59,7 +59,10 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], inde
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines no longer than `width`, broken after a blank or a comma; inside a word only if it fills a line."""
+    """Lines no longer than `width`, broken after a blank or a comma; inside a word only if it fills a line.
+
+    A command in backticks stays on one line if it can, so that it can be copied.
+    """
     lines, line = [], ""
     for piece in _PIECE.findall(text):
         if line and len(line) + len(piece.rstrip()) > width:

@@ -105,16 +105,18 @@ def _wording(resource: str) -> tuple[str, Callable[[Quantity], str]]:
     return {"dedicated_cpus": "dedicated CPUs", "shared_vcpus": "shared vCPUs"}.get(resource, resource), str
 
 
+def _about_kernel(cell: int, pages: PageAmount, kernel_free: int) -> str:
+    why = "others than guests use some" if kernel_free < pages.free else "guests have not touched all of theirs yet"
+    return f"Of the {words.size(pages.size_kib)} pages of cell {cell} the kernel has {kernel_free} free: {why}."
+
+
 def _notes(usage: Usage) -> Iterator[str]:
     if usage.host.shared_cpus:
         yield f"Floating guests share CPU {usage.host.shared_cpus}."
     for part in usage.cells:
         for pages in part.pages:
             if pages.kernel_free is not None and pages.kernel_free != pages.free:
-                yield (
-                    f"Of the {words.size(pages.size_kib)} pages of {words.cell(part.id)} the kernel has "
-                    f"{pages.kernel_free} free: others use some too, or guests have not touched all of theirs."
-                )
+                yield _about_kernel(part.id, pages, pages.kernel_free)
     if usage.free_is_uncertain:
         yield "Free CPUs are uncertain: the pins of a guest could not be read (see `agentctl domains`)."
     for remark in usage.remarks:

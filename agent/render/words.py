@@ -74,14 +74,15 @@ def cell(number: int | None) -> str:
 
 
 def resource(what: Resource, names: dict[str, str] | None = None) -> str:
-    """What is contended: "CPU 3", "memory of cell 0", "2048 KiB pages of cell 1", "device 0000:3b:00.1", "guest web-1".
+    """What is contended: "CPU 3", "memory of cell 0", "2 MiB pages of cell 1", "device 0000:3b:00.1", "guest web-1".
 
     names: guests' names by uuid.
     """
     if what.kind == "memory":
         return f"memory of {cell(what.cell)}"
     if what.kind == "pages":
-        return f"{what.id} KiB pages of {cell(what.cell)}"
+        sort = size(int(what.id)) if what.id.isdecimal() else plain(what.id)
+        return f"{sort} pages of {cell(what.cell)}"
     shown = (names or {}).get(what.id, what.id)
     return plain(f"{_RESOURCE_WORDS.get(what.kind, what.kind)} {shown}")
 
