@@ -48,6 +48,7 @@ STUCK_AFTER_INTERVALS = 6
 STOP_TIMEOUT_S = 5.0
 
 DEFAULT_SOCKET_DIR = "/run/compute-agent"
+SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
 FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
 
 
@@ -118,10 +119,9 @@ class Service:
         LOG.info("started agent_id=%s epoch=%s", snapshot.identity.agent_id, snapshot.identity.epoch)
 
     def _welcome(self) -> None:
-        folder = self._settings.socket_dir
-        command = "agentctl" if folder == DEFAULT_SOCKET_DIR else f"agentctl --socket {folder}/{READ_ONLY_SOCKET}"
         width = min(MOST_COLUMNS, shutil.get_terminal_size((FEWEST_COLUMNS, 0)).columns)
-        sys.stdout.write(welcome(self._handlers.report(), sockets=folder, command=command, width=width))
+        folder = self._settings.socket_dir
+        sys.stdout.write(welcome(self._handlers.report(), sockets=folder, commands=next_commands(folder), width=width))
         sys.stdout.flush()
 
     def _connect(self, libvirt: LibvirtHost) -> None:
@@ -284,6 +284,16 @@ def log_notes(settings: conf.Settings) -> None:
         LOG.info("%s", note)
     for warning in settings.warnings:
         LOG.warning("%s", warning)
+
+
+def next_commands(socket_dir: str) -> tuple[str, ...]:
+    """What somebody who started the daemon by hand can type in another shell, to be copied as it stands."""
+    agentctl = "agentctl"
+    if shutil.which(agentctl) is None:
+        agentctl = str(Path(sys.executable).with_name(agentctl))
+    elsewhere = socket_dir != DEFAULT_SOCKET_DIR
+    export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
+    return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", "why 0")))
 
 
 def rfc3339_now() -> str:

@@ -11,8 +11,8 @@ MOST_CONFLICTS = 5
 NEXT = "What to type next, in another shell"
 
 
-def welcome(report: Report, *, sockets: str, command: str, width: int = 80) -> str:
-    """sockets: the folder that agent.sock and agent-ro.sock are in. command: how agentctl is called from here."""
+def welcome(report: Report, *, sockets: str, commands: tuple[str, ...], width: int = 80) -> str:
+    """sockets: the folder that agent.sock and agent-ro.sock are in. commands: what to type next, one a line."""
     shown = report.conflicts[:MOST_CONFLICTS]
     more = len(report.conflicts) - len(shown)
     parts = [status_text(report, width=width)]
@@ -20,7 +20,7 @@ def welcome(report: Report, *, sockets: str, command: str, width: int = 80) -> s
         parts.append(guests_text(report.guests, report.conflicts, width=width))
     if shown:
         parts.append(conflicts_text(shown, width=width) + (f"and {more} more\n" if more else ""))
-    parts.append(_sockets(sockets) + _next(command))
+    parts.append(_sockets(sockets) + _next(commands))
     return "\n".join(parts)
 
 
@@ -28,6 +28,5 @@ def _sockets(folder: str) -> str:
     return f"sockets   {folder}/agent-ro.sock (anyone, reads), {folder}/agent.sock (reads and changes)\n"
 
 
-def _next(command: str) -> str:
-    lines = ("status", "conflicts", "topology", "why 0")
-    return f"{NEXT} (Ctrl-C here ends the daemon):\n" + "".join(f"  {command} {line}\n" for line in lines)
+def _next(commands: tuple[str, ...]) -> str:
+    return f"{NEXT} (Ctrl-C here ends the daemon):\n" + "".join(f"  {line}\n" for line in commands)
