@@ -11,6 +11,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.report import GuestReport, Report
 from agent.core.topology import Cpu
+from agent.core.usage import DeviceUsage
 from agent.render import words
 from agent.render.guest_text import conflicts_of, thread_roles
 from agent.render.table import wrap
@@ -72,17 +73,23 @@ def why_device(report: Report, address: PciAddress, started: Started) -> Answer:
     """Who has a PCI function."""
     device = next((d for d in report.topology.pci if d.address == address), None)
     used = next((d for d in report.usage.pci if d.address == address), None)
-    facts = (
-        [f"{device.type} {device.vendor_id}:{device.product_id}, {_cell(device.cell)}, {_driver(device)}"]
-        if device
-        else ["the host has no such function"]
-    )
-    facts += [f"a function of {device.parent}"] if device and device.parent else []
-    facts += [words.plain(used.remark)] if used and used.remark else []
-    facts += [] if used is None or used.offered else ["the configuration does not offer it to guests"]
     owners = used.owners if used else _owners_of_device(report, address)
-    holders = _holders(report, owners, started, lambda g: _source_of(g, address))
-    return Answer(f"device {address}", tuple(facts), holders, _about(report, "pci", {str(address)}))
+    holders = _holders(report, owners, started, lambda guest: _source_of(guest, address))
+    conflicts = _about(report, "pci", {str(address)})
+    return Answer(f"device {address}", tuple(_device_facts(device, used)), holders, conflicts)
+
+
+def _device_facts(device: PciDevice | None, used: DeviceUsage | None) -> Iterator[str]:
+    if device is None:
+        yield "the host has no such function"
+        return
+    yield f"{device.type} {device.vendor_id}:{device.product_id}, {_cell(device.cell)}, {_driver(device)}"
+    if device.parent:
+        yield f"a function of {device.parent}"
+    if used is None or not used.offered:
+        yield "the configuration does not offer it to guests"
+    if used and used.remark:
+        yield words.plain(used.remark)
 
 
 def why_mdev(report: Report, uuid: str, started: Started) -> Answer:
