@@ -90,11 +90,12 @@ def conflict(
 
 
 def settled(rows: Iterable[Conflict], rules: Iterable[AcceptRule]) -> tuple[Conflict, ...]:
-    """The rows in order (kind, then resource), those marked that the configuration accepts."""
+    """The rows in order (kind, then resource), each id once, those marked that the configuration accepts."""
     accepted = tuple(rules)
+    by_id = {row.id: row for row in rows}
     marked = (
         msgspec.structs.replace(row, accepted=True) if any(_accepts(rule, row) for rule in accepted) else row
-        for row in rows
+        for row in by_id.values()
     )
     return tuple(sorted(marked, key=_row_order))
 

@@ -15,6 +15,9 @@ from agent.core.usage.rows import Amount, CellUsage, HostUsage, PageAmount
 
 KIB_PER_MIB = 1024
 
+BOUND = float(2**62)
+"""No limit is beyond it, whatever the ratio: the number still fits into what JSON readers can hold."""
+
 
 class MemoryBooks(NamedTuple):
     """Sums over all guests: small-page memory, floating vCPUs by cell and beside the cells, pages by cell and size."""
@@ -48,7 +51,8 @@ def memory_books(guests: Iterable[GuestHolds]) -> MemoryBooks:
 
 def amount(total: int, ratio: float, used: int, reserved: int = 0) -> Amount:
     """A row whose limit is what total, reserve and ratio allow."""
-    limit = int((total - reserved) * ratio) if math.isfinite(ratio) else total - reserved
+    scaled = (total - reserved) * ratio
+    limit = total - reserved if math.isnan(scaled) else int(min(max(scaled, -BOUND), BOUND))
     return Amount(total=total, reserved=reserved, limit=limit, used=used, free=limit - used)
 
 
