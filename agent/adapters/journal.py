@@ -219,21 +219,16 @@ def _open_lock_file(state_path: Path) -> int:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    """A connection to a sound journal of our schema, made if there is none yet. Raises sqlite3.Error, JournalError."""
+    """Open a sound journal, or make one where none is. Raises sqlite3.Error."""
     database = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
         database.execute("PRAGMA journal_mode=WAL").fetchall()
         database.execute("PRAGMA synchronous=FULL").fetchall()
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        _check_version(file, version)
-        found = [text for (text,) in database.execute("PRAGMA quick_check(1)")]
-        if found != ["ok"]:
-            raise sqlite3.DatabaseError("; ".join(found))
         if version == 0:
-            database.executescript(_SCHEMA)  # fails, as it should, on tables of somebody else
-        _identity_row(database)
+            database.executescript(_SCHEMA)
         return database
-    except (sqlite3.Error, JournalError):
+    except sqlite3.Error:
         database.close()
         raise
 
@@ -245,15 +240,36 @@ def _repair(file: Path, now: float) -> str | None:
     """
     copy = file.with_name(LAST_GOOD_FILE)
     if not file.exists() or file.stat().st_size == 0:
-        # sqlite would take an empty file for a new database without a word
+        # sqlite would take it for a new database without a word, and throw the log beside it away
+        _move_aside(file, now)
         return f"{file} was missing or empty; {_restore(copy, file)}." if copy.exists() else None
+    damage = _damage(file)
+    if damage is None:
+        return None
+    return f"{file} was damaged ({damage}) and is kept as {_move_aside(file, now)}; {_restore(copy, file)}."
+
+
+def _damage(file: Path) -> str | None:
+    """What makes this no journal of ours. Opened read-only: an ordinary connection removes the log of what it rejects.
+
+    Raises sqlite3.Error when the disk is at fault, JournalError for a newer schema.
+    """
     try:
-        _connect(file).close()
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            _check_version(file, version)
+            found = [text for (text,) in database.execute("PRAGMA quick_check(1)")]
+            if found != ["ok"]:
+                return "; ".join(found)
+            if version == 0 and database.execute("SELECT name FROM sqlite_master").fetchone():
+                return "it holds tables of something else"
+            if version:
+                _identity_row(database)
     except sqlite3.DatabaseError as error:
         # extended result codes carry the primary one in their lowest byte
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGE:
             raise
-        return f"{file} was damaged ({error}) and is kept as {_move_aside(file, now)}; {_restore(copy, file)}."
+        return str(error)
     return None
 
 
@@ -271,13 +287,16 @@ def _move_aside(file: Path, now: float) -> Path:
     names = (
         f"{file}.damaged-{stamp}{number}" for number in itertools.chain([""], (f"-{n}" for n in itertools.count(1)))
     )
-    base = next(name for name in names if not Path(name).exists())
-    for ending in ("", "-wal", "-shm"):
-        part = Path(f"{file}{ending}")
-        if part.exists():
-            part.rename(f"{base}{ending}")
+    base = next(name for name in names if not any(map(os.path.exists, _parts(name))))
+    for part, kept in zip(_parts(str(file)), _parts(base), strict=True):
+        with contextlib.suppress(FileNotFoundError):
+            Path(part).rename(kept)
     _sync_folder(file.parent)
     return Path(base)
+
+
+def _parts(database: str) -> tuple[str, str, str]:
+    return database, f"{database}-wal", f"{database}-shm"
 
 
 def _restore(copy: Path, file: Path) -> str:
@@ -285,11 +304,10 @@ def _restore(copy: Path, file: Path) -> str:
     if not copy.exists():
         return _FRESH
     written = datetime.fromtimestamp(copy.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    try:
-        sound = _connect(copy)
-    except sqlite3.DatabaseError as error:
-        return f"its copy of {written} cannot be read either ({error}), so {_FRESH}"
-    with contextlib.closing(sound):
+    damage = _damage(copy)
+    if damage is not None:
+        return f"its copy of {written} cannot be read either ({damage}), so {_FRESH}"
+    with contextlib.closing(_connect(copy)) as sound:
         sound.execute("UPDATE identity SET epoch = epoch + ?", (STARTS_TO_SKIP,))
         _copy(sound, file)
     return f"its copy of {written} took its place"
