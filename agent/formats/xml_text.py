@@ -153,7 +153,7 @@ class Reader:
         return PciAddress(*numbers)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def parse_cpus(text: str) -> CpuSet:
     """`CpuSet.parse`, remembering what it read: the guests of a host share their lists. Raises ValueError."""
     return CpuSet.parse(text)

@@ -13,6 +13,31 @@ from agent.formats.domain_xml import ReadDomain, read_domain
 from tests.unit.domain_texts import captured, guest, observed
 
 
+NOVA_FACTS = {
+    "title": "All of it",
+    "package": "34.0.0",
+    "name": "web-1",
+    "created": "2026-11-29 08:15:12",
+    "flavor": "pinned.4",
+    "flavor_id": "7b1a7f53-8d1d-4ac6-a2ff-2e1e2d5e94a5",
+    "flavor_memory": "64",
+    "flavor_disk": "1",
+    "flavor_swap": "0",
+    "flavor_ephemeral": "0",
+    "flavor_vcpus": "4",
+    "extra:hw:cpu_policy": "dedicated",
+    "extra:hw:numa_nodes": "2",
+    "image": "9a2f6a15-2f6a-4f6e-8f0e-0b7a4f5f4a11",
+    "image:hw_machine_type": "q35",
+    "user": "alice",
+    "user_id": "aa4f4a2c4e0b4f0f8f5c1f0b3a6d9e21",
+    "project": "shop",
+    "project_id": "bb4f4a2c4e0b4f0f8f5c1f0b3a6d9e22",
+    "root": "image 9a2f6a15-2f6a-4f6e-8f0e-0b7a4f5f4a11",
+    "port:4cf4a2c4-0b4f-0f8f-5c1f-0b3a6d9e2100": "192.0.2.17",
+}
+
+
 def test_a_running_guest_of_nova_is_read_whole() -> None:
     assert read_domain(captured("nova-everything")) == ReadDomain(
         domain=ObservedDomain(
@@ -38,31 +63,7 @@ def test_a_running_guest_of_nova_is_read_whole() -> None:
                 GuestCell(id=1, vcpus=CpuSet((2, 3)), memory_kib=32768, mode="preferred", nodeset=CpuSet((0,))),
             ),
             current_memory_kib=65536,
-            facts=MappingProxyType(
-                {
-                    "title": "All of it",
-                    "package": "34.0.0",
-                    "name": "web-1",
-                    "created": "2026-11-29 08:15:12",
-                    "flavor": "pinned.4",
-                    "flavor_id": "7b1a7f53-8d1d-4ac6-a2ff-2e1e2d5e94a5",
-                    "flavor_memory": "64",
-                    "flavor_disk": "1",
-                    "flavor_swap": "0",
-                    "flavor_ephemeral": "0",
-                    "flavor_vcpus": "4",
-                    "extra:hw:cpu_policy": "dedicated",
-                    "extra:hw:numa_nodes": "2",
-                    "image": "9a2f6a15-2f6a-4f6e-8f0e-0b7a4f5f4a11",
-                    "image:hw_machine_type": "q35",
-                    "user": "alice",
-                    "user_id": "aa4f4a2c4e0b4f0f8f5c1f0b3a6d9e21",
-                    "project": "shop",
-                    "project_id": "bb4f4a2c4e0b4f0f8f5c1f0b3a6d9e22",
-                    "root": "image 9a2f6a15-2f6a-4f6e-8f0e-0b7a4f5f4a11",
-                    "port:4cf4a2c4-0b4f-0f8f-5c1f-0b3a6d9e2100": "192.0.2.17",
-                }
-            ),
+            facts=MappingProxyType(NOVA_FACTS),
         ),
         problems=(),
     )
