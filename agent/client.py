@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
+import os
 import socket
+import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,8 +114,14 @@ class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
+        self._timeout_s = timeout_s
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        deadline = time.monotonic() + self._timeout_s
+        # a full queue of the daemon makes the kernel say EAGAIN at once, whatever the timeout
+        while (error := self.sock.connect_ex(str(self._path))) == errno.EAGAIN and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if error:
+            raise OSError(error, os.strerror(error))

@@ -208,7 +208,9 @@ class _Room:
 
     async def enter(self) -> None:
         """Accept clients from now on."""
-        self._server = await asyncio.start_unix_server(self._welcome, sock=self._door.socket, limit=MAX_HEAD_BYTES)
+        self._server = await asyncio.start_unix_server(
+            self._welcome, sock=self._door.socket, limit=MAX_HEAD_BYTES, backlog=socket.SOMAXCONN
+        )
 
     async def leave(self, timeout_s: float) -> None:
         """Accept no more, and give those inside `timeout_s` seconds."""
@@ -241,12 +243,13 @@ class _Room:
             async with asyncio.timeout(self._limits.receive_s):
                 request, is_head = await read_request(reader, writer, peer, writable=self._door.writable)
         except TimeoutError:
-            answer, is_head = refuse_unseen("InvalidRequest", "The request did not come in time.", 408), False
+            await self._send(writer, refuse_unseen("InvalidRequest", "The request did not come in time.", 408))
         except BadRequest as error:
-            answer, is_head = refuse_unseen("InvalidRequest", str(error), error.status), False
+            await self._send(writer, refuse_unseen("InvalidRequest", str(error), error.status))
+            await self._hear_out(reader, writer)
         else:
             answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
-        await self._send(writer, _head(answer) + (b"" if is_head else answer.body))
+            await self._send(writer, answer, without_body=is_head)
 
     def _answer(self, request: ApiRequest) -> ApiResponse:
         try:
@@ -255,14 +258,22 @@ class _Room:
             LOG.exception("request failed method=%s path=%s peer=%s", request.method, request.path, request.peer)
             return refuse_unseen("InternalError", "The agent made a mistake; its log has the details.", 500)
 
-    async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, answer: ApiResponse, *, without_body: bool = False) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # drain returns when all is with the kernel
-        writer.write(data)
+        writer.write(_head(answer) + (b"" if without_body else answer.body))
         try:
             async with asyncio.timeout(self._limits.send_s):
                 await writer.drain()
         except TimeoutError:
             writer.transport.abort()
+
+    async def _hear_out(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take what the client still sends: one that is writing its body would meet a broken pipe, not our answer."""
+        writer.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.receive_s):
+                while await reader.read(MAX_HEAD_BYTES):
+                    pass
 
 
 def _head(answer: ApiResponse) -> bytes:

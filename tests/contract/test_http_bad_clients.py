@@ -1,0 +1,182 @@
+"""Clients that dawdle, lie or talk nonsense cost nobody else anything."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.adapters.http import FULL_SOCKET, READ_ONLY_SOCKET, Limits, LocalApi
+from agent.client import LocalClient
+from agent.core.snapshot import Identity
+from agent.formats.envelope import ApiRequest, ApiResponse, respond, success
+
+IDENTITY = Identity(agent_id="a", boot_id="b", epoch=1)
+LIMITS = Limits(receive_s=300.0, send_s=300.0, clients=40, threads=2)
+"""Nobody is cut off for being slow, so that what the others get is not owed to a time limit."""
+
+
+def handler(request: ApiRequest) -> ApiResponse:
+    """A small answer, or one that no socket buffer takes whole."""
+    return respond(success(IDENTITY, 1, "now", "x" * (8_000_000 if request.path == "/large" else 10)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    api = LocalApi(handler, tmp_path, limits=LIMITS)
+    api.start()
+    yield tmp_path
+    assert api.is_serving
+    api.stop(timeout_s=0)
+
+
+def connect(path: Path) -> socket.socket:
+    """A raw client."""
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(path))  # without a timeout, it waits while the queue is full
+    client.settimeout(60)
+    return client
+
+
+def talk(path: Path, data: bytes) -> bytes:
+    """All that comes back when `data` is all that is sent."""
+    with connect(path) as client, contextlib.suppress(ConnectionError):
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        received = b""
+        while chunk := client.recv(65536):
+            received += chunk
+        return received
+    return b""
+
+
+def serves(path: Path) -> bool:
+    """A good client gets its answer."""
+    return bool(LocalClient(path, timeout_s=60).get("/small").result == "x" * 10)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"", b""),
+        (b"GET /small HTTP/1.1\r\nHost: x", b"400"),
+        (b"GET /small\r\n\r\n", b"400"),
+        (b"get /small HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET small HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/2\r\n\r\n", b"400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nA: \x00\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: five\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"501"),
+        (b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nA: " + b"b" * 20000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 4000 + b"\r\n", b"431"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300), b"400"),
+    ],
+)
+def test_nonsense_gets_a_status_and_nothing_else(data: bytes, status: bytes, folder: Path) -> None:
+    answer = talk(folder / FULL_SOCKET, data)
+    assert answer[9:12] == status
+    assert serves(folder / FULL_SOCKET)
+
+
+def test_noise_of_any_kind_ends_no_server(folder: Path) -> None:
+    source = random.Random(20261130)
+    parts = [
+        b"GET ",
+        b"POST ",
+        b"/small",
+        b" HTTP/1.1",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"Content-Length: ",
+        b"7",
+        b": ",
+        b"\x00",
+    ]
+    for _ in range(300):
+        pieces = source.choices([*parts, source.randbytes(source.randrange(1, 40))], k=source.randrange(1, 12))
+        talk(folder / READ_ONLY_SOCKET, b"".join(pieces))
+    assert serves(folder / READ_ONLY_SOCKET)
+
+
+def test_clients_that_send_half_a_request_and_stay_keep_nobody_waiting(folder: Path) -> None:
+    beginnings = [b"", b"G", b"GET /small HTTP/1.1\r\nA: b\r\n", b"POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc"]
+    with contextlib.ExitStack() as held:
+        for number in range(LIMITS.clients - 1):
+            client = held.enter_context(connect(folder / FULL_SOCKET))
+            client.sendall(beginnings[number % len(beginnings)])
+        assert all(serves(folder / FULL_SOCKET) for _ in range(5))
+
+
+def test_clients_that_never_read_their_answer_keep_nobody_waiting(folder: Path) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(4 * LIMITS.threads):
+            client = held.enter_context(connect(folder / FULL_SOCKET))
+            client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert client.recv(1) == b"H"
+        assert all(serves(folder / FULL_SOCKET) for _ in range(5))
+
+
+def test_a_crowd_on_one_socket_ends_its_oldest_and_leaves_the_other_socket_alone(folder: Path) -> None:
+    with contextlib.ExitStack() as held:
+        crowd = [held.enter_context(connect(folder / READ_ONLY_SOCKET)) for _ in range(3 * LIMITS.clients)]
+        assert serves(folder / FULL_SOCKET)
+        assert serves(folder / READ_ONLY_SOCKET)
+        assert crowd[0].recv(1) == b""
+        crowd[-1].sendall(b"GET /small HTTP/1.1\r\n\r\n")
+        assert crowd[-1].recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_that_leaves_before_its_answer_is_not_worth_a_word(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        with connect(folder / FULL_SOCKET) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+    assert serves(folder / FULL_SOCKET)
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+
+
+def test_a_client_that_dawdles_is_told_so_in_the_end(tmp_path: Path) -> None:
+    api = LocalApi(handler, tmp_path, limits=Limits(receive_s=0.2))
+    api.start()
+    with connect(tmp_path / FULL_SOCKET) as client:
+        client.sendall(b"GET /small")
+        assert client.recv(12) == b"HTTP/1.1 408"
+    api.stop()
+
+
+def test_a_client_that_does_not_read_is_dropped_in_the_end(tmp_path: Path) -> None:
+    api = LocalApi(handler, tmp_path, limits=Limits(send_s=0.2))
+    api.start()
+    with connect(tmp_path / FULL_SOCKET) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        stopped = threading.Thread(target=api.stop, args=(300.0,))  # ends only when no client is left
+        assert client.recv(1) == b"H"
+        stopped.start()
+        stopped.join()
+    assert not api.is_serving
+
+
+def test_an_api_that_served_many_clients_holds_no_descriptor_of_them(folder: Path) -> None:
+    serves(folder / FULL_SOCKET)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(50):
+        talk(folder / FULL_SOCKET, b"GET")
+        serves(folder / FULL_SOCKET)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1  # the last one may still be closing
