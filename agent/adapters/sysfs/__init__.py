@@ -42,7 +42,7 @@ def discover(root: Path, *, sleep: Callable[[float], object] = time.sleep, read:
     cells = read_cells(files, masks)
     allowed = read_allowed(files)
     places = read_places(files, masks, caches)
-    pci = read_pci(files, (cell.id for cell in cells.cells))
+    pci = read_pci(files, cells.cells)
     mdevs = read_mdevs(files)
     _tell_withheld(files, masks, cells, allowed)
     return HostTopology(

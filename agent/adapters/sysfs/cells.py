@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -21,8 +21,7 @@ POOLS = "sys/kernel/mm/hugepages"
 
 _NODE = re.compile(r"node(\d+)")
 _POOL = re.compile(r"hugepages-(\d+)kB")
-_KIB = r"\s+(\d+) kB"
-_COUNT = r"\s+(\d+)"
+_TOTAL = re.compile(r"\bMemTotal:\s+(\d+) kB")
 
 
 class Cells(Value, frozen=True, kw_only=True):
@@ -39,9 +38,8 @@ def read_cells(files: Files, masks: Masks) -> Cells:
     """All cells; one cell 0 with everything for a kernel without NUMA. Source: node/nodeN, meminfo, mm/hugepages."""
     ids = _ids(files)
     meminfo = files.text("proc/meminfo") or ""
-    page_kib = _field(meminfo, "Hugepagesize", _KIB)
-    pages = read_pools(files, POOLS) or _default_pool(meminfo, page_kib)
-    memory_kib = _field(meminfo, "MemTotal", _KIB)
+    pages = read_pools(files, POOLS)
+    memory_kib = _memory_total(meminfo)
     if not ids:
         if memory_kib is None:
             files.problem("proc/meminfo", "does not tell the host's memory, and there are no cells to sum up")
@@ -55,11 +53,12 @@ def read_cells(files: Files, masks: Masks) -> Cells:
             id=cell,
             cpus=CpuSet(cpu for cpu in masks.online if cell_of.get(cpu) == cell),
             memory_kib=_memory_kib(files, cell),
-            pages=_pools_of_cell(files, cell, page_kib, pages if len(ids) == 1 else ()),
+            pages=_pools_of_cell(files, cell, pages if len(ids) == 1 else ()),
             distances=MappingProxyType(distances[cell]),
         )
         for cell in ids
     )
+    _tell_pools_without_cell(files, cells, pages)
     total = memory_kib if memory_kib is not None else sum(cell.memory_kib for cell in cells)
     return Cells(cells=cells, cell_of=MappingProxyType(cell_of), pages=pages, memory_kib=total, has_cells=True)
 
@@ -106,7 +105,10 @@ def _listed_cpus(files: Files, masks: Masks, cell: int) -> CpuSet:
 
 
 def _cell_of(files: Files, masks: Masks, listed: Mapping[int, CpuSet]) -> dict[int, int]:
-    """The cell of each CPU. A CPU that several cells claim goes by its own link, else to the lowest."""
+    """The cell of each CPU. Of several cells that claim it, the one its own folder links to, else the lowest.
+
+    Where cells list the very same CPUs the links are dealt out in turn and mean nothing (numa=fake).
+    """
     claims: defaultdict[int, list[int]] = defaultdict(list)
     for cell, cpus in listed.items():
         for cpu in cpus & masks.present:
@@ -115,9 +117,11 @@ def _cell_of(files: Files, masks: Masks, listed: Mapping[int, CpuSet]) -> dict[i
     shared = CpuSet(cpu for cpu, cells in claims.items() if len(cells) > 1)
     if shared:
         said = [(f"node{cell}/cpulist", cpus) for cell, cpus in listed.items() if not cpus.isdisjoint(shared)]
-        what = f"CPUs {shared} are listed in several cells; each is shown in the one its folder links to, or the lowest"
+        what = (
+            f"CPUs {shared} are listed in several cells; each is shown in the one its folder links to, else the lowest"
+        )
         files.contradiction(f"{FOLDER}/node*/cpulist", what, said)
-    taken = {cpu: _choose(cells, own.get(cpu, ())) for cpu, cells in claims.items()}
+    taken = {cpu: _choose(cells, own.get(cpu, ()), listed) for cpu, cells in claims.items()}
     _tell_other_links(files, taken, own, shared)
     _tell_homeless(files, masks, taken, own)
     return {**{cpu: links[0] for cpu, links in own.items() if links[0] in listed}, **taken}
@@ -127,8 +131,9 @@ def _own_cells(names: frozenset[str]) -> tuple[int, ...]:
     return tuple(sorted(int(match[1]) for name in names if (match := _NODE.fullmatch(name))))
 
 
-def _choose(claiming: Sequence[int], links: Sequence[int]) -> int:
-    return next((cell for cell in links if cell in claiming), claiming[0])
+def _choose(claiming: Sequence[int], links: Sequence[int], listed: Mapping[int, CpuSet]) -> int:
+    same = len({listed[cell] for cell in claiming}) == 1
+    return claiming[0] if same else next((cell for cell in links if cell in claiming), claiming[0])
 
 
 def _tell_other_links(
@@ -157,37 +162,31 @@ def _links_text(cells: Sequence[int]) -> str:
 
 def _memory_kib(files: Files, cell: int) -> int:
     name = f"{FOLDER}/node{cell}/meminfo"
-    memory_kib = _field(files.text(name) or "", "MemTotal", _KIB)
+    memory_kib = _memory_total(files.text(name) or "")
     if memory_kib is None:
         files.problem(name, "does not tell this cell's memory, so it counts as none")
     return memory_kib or 0
 
 
-def _pools_of_cell(
-    files: Files, cell: int, page_kib: int | None, host_pages: tuple[PagePool, ...]
-) -> tuple[PagePool, ...]:
+def _pools_of_cell(files: Files, cell: int, host_pages: tuple[PagePool, ...]) -> tuple[PagePool, ...]:
     """host_pages: the host-wide pools when this is the only cell; they alone know what is reserved."""
-    folder = f"{FOLDER}/node{cell}"
-    pools = read_pools(files, f"{folder}/hugepages")
-    if not pools:
-        return host_pages or _default_pool(files.text(f"{folder}/meminfo") or "", page_kib)
+    pools = read_pools(files, f"{FOLDER}/node{cell}/hugepages")
     reserved = {pool.size_kib: pool.reserved for pool in host_pages}
-    return tuple(msgspec.structs.replace(pool, reserved=reserved.get(pool.size_kib)) for pool in pools)
+    return tuple(msgspec.structs.replace(pool, reserved=reserved.get(pool.size_kib)) for pool in pools) or host_pages
 
 
-def _field(text: str, name: str, pattern: str) -> int | None:
-    match = re.search(rf"\b{name}:{pattern}", text)
+def _tell_pools_without_cell(files: Files, cells: Iterable[HostCell], pages: Iterable[PagePool]) -> None:
+    """Kernels before 2.6.33 have pools for the whole host alone."""
+    in_cells = {pool.size_kib for cell in cells for pool in cell.pages}
+    for pool in pages:
+        if pool.total and pool.size_kib not in in_cells:
+            what = "the kernel does not tell in which cells these pages are; they are offered to no guest with cells"
+            files.problem(f"{POOLS}/hugepages-{pool.size_kib}kB", what, nr_hugepages=pool.total)
+
+
+def _memory_total(meminfo: str) -> int | None:
+    match = _TOTAL.search(meminfo)
     return int(match[1]) if match else None
-
-
-def _default_pool(meminfo: str, size: int | None) -> tuple[PagePool, ...]:
-    """The pool of the default size, from kernels that have no hugepages folder (before 2.6.27; per cell 2.6.33)."""
-    total = _field(meminfo, "HugePages_Total", _COUNT)
-    if not size or total is None:
-        return ()
-    free, surplus = _field(meminfo, "HugePages_Free", _COUNT) or 0, _field(meminfo, "HugePages_Surp", _COUNT) or 0
-    reserved = _field(meminfo, "HugePages_Rsvd", _COUNT)
-    return (PagePool(size_kib=size, total=total, free=free, surplus=surplus, reserved=reserved),)
 
 
 def _distances(files: Files, ids: Sequence[int]) -> dict[int, dict[int, int]]:

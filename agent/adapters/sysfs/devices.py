@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,9 @@ import msgspec
 
 from agent.adapters.sysfs.files import Files
 from agent.adapters.sysfs.vpd import serial_number
+from agent.core.cpuset import CpuSet
 from agent.core.pci import DeviceType, MdevType, MediatedDevice, NetInterface, PciAddress, PciDevice
+from agent.core.topology import HostCell
 
 PCI = "sys/bus/pci/devices"
 MDEV = "sys/bus/mdev/devices"
@@ -24,9 +27,9 @@ _SERIAL_CLASSES = frozenset({"02", "12"})
 """Network controllers and processing accelerators: the cards that nova asks a serial of."""
 
 
-def read_pci(files: Files, cells: Iterable[int]) -> tuple[PciDevice, ...]:
+def read_pci(files: Files, cells: Iterable[HostCell]) -> tuple[PciDevice, ...]:
     """Every PCI function, by address. A function that goes away while it is read is left out, with a problem."""
-    known_cells = frozenset(cells)
+    cpus_by_cell = {cell.id: cell.cpus for cell in cells}
     found: dict[PciAddress, PciDevice] = {}
     for name in sorted(files.names(PCI)):
         try:
@@ -34,7 +37,7 @@ def read_pci(files: Files, cells: Iterable[int]) -> tuple[PciDevice, ...]:
         except ValueError:
             files.problem(f"{PCI}/{name}", "is no PCI address, so this device is left out", name=name)
             continue
-        device = _device(files, address, f"{PCI}/{name}", known_cells)
+        device = _device(files, address, f"{PCI}/{name}", cpus_by_cell)
         if device is not None:
             found[address] = device
     return tuple(_with_parent(found[address], found) for address in sorted(found))
@@ -52,7 +55,7 @@ def read_mdevs(files: Files) -> tuple[MediatedDevice, ...]:
     )
 
 
-def _device(files: Files, address: PciAddress, folder: str, cells: frozenset[int]) -> PciDevice | None:
+def _device(files: Files, address: PciAddress, folder: str, cells: Mapping[int, CpuSet]) -> PciDevice | None:
     names = files.names(folder)
     ids = _ids(files, folder, names)
     if ids is None:
@@ -100,15 +103,24 @@ def _digits(text: str | None, width: int) -> str | None:
     return digits if re.fullmatch(rf"[0-9a-f]{{{width}}}", digits) else None
 
 
-def _cell(files: Files, folder: str, names: frozenset[str], cells: frozenset[int]) -> int | None:
+def _cell(files: Files, folder: str, names: frozenset[str], cells: Mapping[int, CpuSet]) -> int | None:
+    """The number stands where the list of near CPUs says otherwise: that list is made from the number."""
     number = files.number(f"{folder}/numa_node") if "numa_node" in names else None
     if number is None or number < 0:
         return None
+    near = files.cpulist(f"{folder}/local_cpulist") if "local_cpulist" in names else None
     if number not in cells:
         what = "names a cell that this host does not have; the device is shown without a cell"
         files.problem(f"{folder}/numa_node", what, numa_node=number, cells=",".join(map(str, sorted(cells))))
         return None
+    if near is not None and cells[number] and near & _union(cells) != cells[number]:
+        said = (("numa_node", f"{number} (CPUs {cells[number]})"), ("local_cpulist", near))
+        files.contradiction(f"{folder}/numa_node", "contradicts local_cpulist; the number is taken", said)
     return number
+
+
+def _union(cells: Mapping[int, CpuSet]) -> CpuSet:
+    return CpuSet.from_mask(functools.reduce(lambda mask, cpus: mask | cpus.mask, cells.values(), 0))
 
 
 def _sriov(files: Files, folder: str, names: frozenset[str]) -> tuple[int | None, int | None]:
