@@ -12,7 +12,6 @@ from agent.core.pci import PciAddress
 from agent.formats.domain_xml import ReadDomain, read_domain
 from tests.unit.domain_texts import captured, guest, observed
 
-
 NOVA_FACTS = {
     "title": "All of it",
     "package": "34.0.0",
