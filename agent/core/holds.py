@@ -25,8 +25,9 @@ BINDING_MODES = frozenset({None, "strict", "restrictive"})
 WITHOUT_RAM = frozenset({"nvdimm", "virtio-pmem", "sgx-epc"})
 """Memory modules that a file or the processor's own enclave backs."""
 
-ISOLATE = "isolate"
-THREAD_POLICY = "extra:hw:cpu_thread_policy"
+FLAVOR_POLICY = "extra:hw:cpu_thread_policy"
+IMAGE_POLICY = "image:hw_cpu_thread_policy"
+HYPERTHREADING = "extra:trait:HW_CPU_HYPERTHREADING"
 
 
 class HostSets(Value, frozen=True, kw_only=True):
@@ -196,12 +197,20 @@ def _emulator_cpus(domain: ObservedDomain, vcpus: int, sets: HostSets) -> int:
 
 
 def _isolated_siblings(domain: ObservedDomain, vcpus: int, sets: HostSets) -> CpuSet:
-    if domain.facts.get(THREAD_POLICY) != ISOLATE:
+    if not _asks_for_whole_cores(domain.facts):
         return CpuSet()
     siblings = 0
     for cpu in CpuSet.from_mask(vcpus):
         siblings |= sets.siblings.get(cpu, 0)
     return CpuSet.from_mask(siblings & ~vcpus)
+
+
+def _asks_for_whole_cores(facts: ReadOnlyMap[str, str]) -> bool:
+    """Thread policy "isolate" as nova reads it: of the flavor, else of the image, or by the trait in its place."""
+    policy = facts.get(FLAVOR_POLICY)
+    if policy in {None, "prefer"}:
+        policy = facts.get(IMAGE_POLICY, policy)
+    return policy == "isolate" or facts.get(HYPERTHREADING) == "forbidden"
 
 
 def _memory(domain: ObservedDomain, sets: HostSets) -> _Memory:

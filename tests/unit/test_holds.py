@@ -95,6 +95,20 @@ def test_thread_policy_isolate_keeps_the_siblings_idle() -> None:
     assert _held(ht8(), guest("a", {0: 0})).sibling_cpus == CpuSet()
 
 
+@pytest.mark.parametrize(
+    ("facts", "siblings"),
+    [
+        ({"extra:hw:cpu_thread_policy": "prefer", "image:hw_cpu_thread_policy": "isolate"}, "4"),
+        ({"image:hw_cpu_thread_policy": "isolate"}, "4"),
+        ({"extra:hw:cpu_thread_policy": "require", "image:hw_cpu_thread_policy": "isolate"}, ""),
+        ({"extra:trait:HW_CPU_HYPERTHREADING": "forbidden"}, "4"),
+        ({"extra:trait:HW_CPU_HYPERTHREADING": "required"}, ""),
+    ],
+)
+def test_the_policy_of_the_flavor_goes_before_that_of_the_image(facts: dict[str, str], siblings: str) -> None:
+    assert str(_held(ht8(), guest("a", {0: 0}, facts=facts)).sibling_cpus) == siblings
+
+
 def test_memory_is_bound_to_a_cell_by_a_strict_nodeset_of_one_only() -> None:
     bound = guest("a", mem=1024, node=1)
     assert dict(_held(h2x4(), bound).cell_memory_kib) == {1: 1024 * MIB}
