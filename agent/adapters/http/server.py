@@ -21,9 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 
-import msgspec
-
 from agent.adapters.http.request import MAX_HEAD_BYTES, BadRequest, read_request
+from agent.core.values import Value
 from agent.errors import ConfigError, TwinRunning
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer, refuse_unseen
 
@@ -35,7 +34,7 @@ READ_ONLY_SOCKET = "agent-ro.sock"
 Handler = Callable[[ApiRequest], ApiResponse]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(Value, frozen=True, kw_only=True):
     """receive_s: from connecting to the last byte of the request; send_s: until the client has taken all of the answer.
     clients: connections at a time on one socket; one more ends the oldest."""
 
