@@ -23,7 +23,7 @@ run:
 
 demo:
 	@.ci/bootstrap packages demo
-	@.ci/bootstrap venv run
+	@.ci/bootstrap venv run demo
 	@tests/lab/run --demo
 
 test:
@@ -32,20 +32,20 @@ test:
 	.venv/bin/python -m pytest $(ARGS)
 
 lint types bench:
-	@.ci/bootstrap packages build
-	@.ci/bootstrap venv check
+	@.ci/bootstrap packages build $@
+	@.ci/bootstrap venv check $@
 	.venv/bin/tox run -e $@
 
 check: test lint types
 
 sample:
-	@.ci/bootstrap packages build
+	@.ci/bootstrap packages build $@
 	@.ci/bootstrap venv run
 	.venv/bin/oslo-config-generator --config-file etc/config-generator.conf
 
 bundle:
-	@.ci/bootstrap packages build
-	@.ci/bootstrap venv check
+	@.ci/bootstrap packages build $@
+	@.ci/bootstrap venv check $@
 	@.ci/bundle
 
 clean:
