@@ -1,0 +1,248 @@
+"""Who holds which CPU, and what contradicts about it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agent.core.conflicts import Conflict, Owner, Resource
+from agent.core.cpuset import CpuSet
+from agent.core.guest import Sighting
+from agent.core.host_config import AcceptRule
+from agent.core.usage import CpuHolder, Usage
+from tests.builders import Host, Node, configured, guest, h2x4, h8, host, ht8, unread, uuid_of
+
+ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
+LEGACY = configured(h8(), dedicated=None, shared=None)
+
+
+def _owner(name: str, maker: str = "libvirt") -> Owner:
+    return Owner(type="domain", uuid=uuid_of(name), name=name, maker=maker)
+
+
+def _by_uuid(*owners: Owner) -> tuple[Owner, ...]:
+    return tuple(sorted(owners, key=lambda owner: owner.uuid or ""))
+
+
+def _only(usage: Usage) -> Conflict:
+    (row,) = usage.conflicts
+    return row
+
+
+def _with_cpu(on: Host, number: int, **facts: object) -> Host:
+    cpus = tuple(msgspec.structs.replace(cpu, **facts) if cpu.id == number else cpu for cpu in on.topology.cpus)
+    return Host(msgspec.structs.replace(on.topology, cpus=cpus), on.config)
+
+
+def _lost(seen: Sighting) -> Sighting:
+    return msgspec.structs.replace(seen, validity="lost-by-libvirt")
+
+
+def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command_for_a_free_cpu() -> None:
+    a, b = guest("a", {0: 2, 1: 3}), guest("b", {0: 5}, emu="3")
+    assert _only(h8().usage(a, b)) == Conflict(
+        id="cpu-pinned-twice:cpu:3",
+        kind="cpu-pinned-twice",
+        resource=Resource(kind="cpu", id="3", cell=0),
+        owners=_by_uuid(_owner("a"), _owner("b")),
+        cause="CPU 3 is pinned by 2 guests: "
+        + ", ".join(
+            f"{name} ({thread})"
+            for _, name, thread in sorted(((uuid_of("a"), "a", "vCPU 1"), (uuid_of("b"), "b", "emulator")))
+        ),
+        severity="error",
+        action=(
+            "Re-pin a with `virsh vcpupin a 1 4 --live --config`"
+            if uuid_of("a") < uuid_of("b")
+            else "Re-pin b with `virsh emulatorpin b 4 --live --config`"
+        )
+        + "; left alone nothing breaks, but these guests share the time of one CPU",
+    )
+
+
+def test_two_rows_never_propose_the_same_free_cpu_and_stay_in_the_cell_while_it_has_one() -> None:
+    guests = [guest(name, {0: 0, 1: 1, 2: 2}) for name in ("a", "b")] + [guest("c", {0: 4})]
+    actions = [row.action for row in h2x4().usage(*guests).conflicts]
+    assert [action.split(" --live")[0].split(" ")[-1] for action in actions] == ["3", "5", "6"]
+
+
+def test_without_a_free_cpu_the_way_out_is_another_host() -> None:
+    full = [guest("a", {0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7}), guest("b", {0: 7})]
+    assert "to another host or shut it down, since no dedicated CPU is free here" in _only(h8().usage(*full)).action
+
+
+def test_guests_of_other_managers_are_left_to_their_managers() -> None:
+    nova = [guest("a", {0: 2}, maker="nova"), guest("b", {0: 2}, maker="nova")]
+    assert "openstack server migrate --live-migration" in _only(h8().usage(*nova)).action
+    ovirt = [guest("a", {0: 2}, maker="ovirt"), guest("b", {0: 2}, maker="ovirt")]
+    assert "let ovirt migrate" in _only(h8().usage(*ovirt)).action.lower()
+    mixed = [guest("a", {0: 2}, maker="nova"), guest("b", {0: 2})]
+    assert "virsh vcpupin b 0 3" in _only(h8().usage(*mixed)).action
+
+
+def test_names_are_quoted_for_a_shell_and_transient_guests_have_no_config_to_change() -> None:
+    odd = [guest("it's", {0: 2}, persistent=False), guest("n", {0: 2}, maker="nova")]
+    assert """virsh vcpupin 'it'"'"'s' 0 3 --live`""" in _only(h8().usage(*odd)).action
+    numbered = [guest("7", {0: 2}), guest("n", {0: 2}, maker="nova")]
+    assert f"virsh vcpupin {uuid_of('7')} 0 3" in _only(h8().usage(*numbered)).action
+
+
+def test_three_guests_on_one_cpu_are_one_row_and_one_that_leaves_frees_nothing() -> None:
+    three = [guest(name, {0: 2}) for name in ("a", "b", "c")]
+    assert len(_only(h8().usage(*three)).owners) == 3
+    two = h8().usage(*three[:2])
+    assert len(_only(two).owners) == 2
+    one = h8().usage(three[0])
+    assert (one.conflicts, str(one.host.dedicated.used)) == ((), "2")
+
+
+def test_two_threads_of_one_guest_on_one_cpu_contradict_nobody() -> None:
+    usage = h8().usage(guest("a", {0: 2, 1: 2}, emu="2"))
+    assert (usage.conflicts, str(usage.host.dedicated.used)) == ((), "2")
+
+
+def test_an_accept_rule_marks_the_row_by_guest_name_uuid_or_star() -> None:
+    for who in ("a", uuid_of("b"), "*"):
+        accepting = configured(h8(), accept=(AcceptRule(kind="cpu-pinned-twice", guest=who),))
+        assert _only(accepting.usage(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
+    for rule in (AcceptRule(kind="cpu-pinned-twice", guest="c"), AcceptRule(kind="device-twice", guest="*")):
+        refusing = configured(h8(), accept=(rule,))
+        assert not _only(refusing.usage(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
+
+
+def test_holders_name_every_held_cpu_and_cells_those_of_their_own() -> None:
+    usage = h2x4().usage(guest("a", {0: 0, 1: 4}), guest("b", {0: 4}))
+    rows = (CpuHolder(cpu=0, owners=(_owner("a"),)), CpuHolder(cpu=4, owners=_by_uuid(_owner("a"), _owner("b"))))
+    assert usage.host.holders == rows
+    assert [cell.holders for cell in usage.cells] == [rows[:1], rows[1:]]
+
+
+def test_siblings_of_an_isolated_guest_are_not_offered_and_not_to_be_pinned() -> None:
+    alone = ht8().usage(guest("a", {0: 0, 1: 1}, facts=ISOLATE))
+    assert str(alone.host.dedicated.free) == "2-3,6-7"
+    assert [one.text for one in alone.remarks] == ["thread policy isolate keeps CPUs 4-5 idle, not offered to others"]
+    assert alone.conflicts == ()
+    row = _only(ht8().usage(guest("a", {0: 0, 1: 1}, facts=ISOLATE), guest("b", {0: 5, 1: 2})))
+    assert (row.id, row.severity) == ("sibling-of-isolated:cpu:5", "warning")
+    assert row.owners == _by_uuid(_owner("a"), _owner("b"))
+    assert "virsh vcpupin b 0 3 --live --config" in row.action
+
+
+def test_two_isolated_guests_on_one_core_are_two_rows() -> None:
+    usage = ht8().usage(guest("a", {0: 0}, facts=ISOLATE), guest("b", {0: 4}, facts=ISOLATE))
+    assert [row.id for row in usage.conflicts] == ["sibling-of-isolated:cpu:0", "sibling-of-isolated:cpu:4"]
+
+
+def test_a_pin_to_an_offline_cpu_says_how_to_bring_it_back() -> None:
+    row = _only(h8(online="0-6").usage(guest("a", {0: 7})))
+    assert (row.id, row.severity, row.resource.cell) == ("pinned-to-offline:cpu:7", "error", None)
+    assert row.cause == "CPU 7 is offline, and a (vCPU 0) is pinned to it"
+    assert "echo 1 > /sys/devices/system/cpu/cpu7/online" in row.action
+
+
+def test_pins_to_cpus_that_are_withheld_or_do_not_exist_count_as_offline() -> None:
+    withheld = _with_cpu(h8(), 7, allowed=False)
+    assert "CPU 7 is withheld from guests by a cpuset" in _only(withheld.usage(guest("a", {0: 7}))).cause
+    legacy = LEGACY.usage(guest("a", {0: 9}))
+    assert "CPU 9 is not on this host" in _only(legacy).cause
+
+
+def test_a_cpu_whose_state_cannot_be_read_is_neither_offered_nor_called_offline() -> None:
+    unsure = _with_cpu(h8(), 3, online=None)
+    assert str(unsure.usage().host.dedicated.free) == "2,4-7"
+    assert unsure.usage(guest("a", {0: 3})).conflicts == ()
+
+
+def test_a_guest_pinned_outside_of_the_dedicated_set_is_named_once_with_its_cpus() -> None:
+    row = _only(h8().usage(guest("a", {0: 0, 1: 1, 2: 2})))
+    assert (row.id, row.severity) == (f"pinned-outside-dedicated:guest:{uuid_of('a')}", "warning")
+    assert row.cause == "a is pinned to CPUs 0-1, outside the dedicated set (2-7)"
+    assert "floating guests run on CPUs 0-1 too" in row.action
+
+
+def test_without_configured_sets_nothing_is_said_of_a_split() -> None:
+    guests = (guest("a", {0: 0}), guest("b", {0: "2-5"}), guest("c", {0: "0-1"}, emu="6"))
+    usage = LEGACY.usage(*guests)
+    assert usage.conflicts == ()
+    assert usage.remarks == ()
+    assert str(usage.host.dedicated.free) == "1-7"
+    assert str(usage.host.shared_cpus) == "0-7"
+
+
+def test_a_shared_set_alone_leaves_no_cpu_for_pins() -> None:
+    shared_only = host({0: Node("0-7", 16384)}, shared="0-3")
+    usage = shared_only.usage(guest("a", {0: 5}))
+    assert (usage.host.dedicated.total, usage.host.dedicated.free) == (CpuSet(), CpuSet())
+    assert _only(usage).kind == "pinned-outside-dedicated"
+
+
+def test_floating_vcpus_confined_to_dedicated_cpus_disturb_whoever_is_pinned_there() -> None:
+    float_over = guest("f", vcpus=2, cpuset="1-3")
+    quiet = _only(h8().usage(float_over))
+    assert (quiet.id, quiet.severity) == (f"shared-on-dedicated:guest:{uuid_of('f')}", "warning")
+    assert quiet.cause == ("Floating vCPUs of f are confined to CPUs 1-3, of which 2-3 are dedicated to pinned guests")
+    loud = _only(h8().usage(float_over, guest("a", {0: 3})))
+    assert loud.severity == "error"
+    assert "it takes time from a" in loud.action
+    assert loud.owners == (_owner("f"),)
+
+
+def test_floating_vcpus_without_a_cpuset_or_over_the_guests_own_pins_are_no_contradiction() -> None:
+    usage = h8().usage(guest("f", vcpus=2), guest("s", vcpus=1, cpuset="0-1"), guest("m", {0: 2, 1: 3, 2: "2-3"}))
+    assert usage.conflicts == ()
+
+
+def test_an_emulator_alone_on_dedicated_cpus_is_named_and_still_holds_them() -> None:
+    usage = h8().usage(guest("f", vcpus=2, emu="1-2", iothreads={1: "5"}))
+    row = _only(usage)
+    assert (row.id, row.severity) == (f"emulator-on-dedicated:guest:{uuid_of('f')}", "warning")
+    assert "dedicated CPUs 2,5" in row.cause
+    assert "virsh emulatorpin f 0-1 --live" in row.action
+    assert str(usage.host.dedicated.free) == "3-4,6-7"
+
+
+def test_a_lost_guest_is_critical_and_nobody_is_told_to_re_pin_it() -> None:
+    usage = h8().usage(_lost(guest("a", {0: 2})), _lost(guest("b", {0: 2})))
+    assert [(row.kind, row.severity) for row in usage.conflicts] == [
+        ("cpu-pinned-twice", "error"),
+        ("domain-lost-by-libvirt", "critical"),
+        ("domain-lost-by-libvirt", "critical"),
+    ]
+    assert "virsh vcpupin" not in usage.conflicts[0].action
+
+
+def test_cpus_guessed_from_threads_are_not_offered_and_prove_no_contradiction() -> None:
+    usage = h8().usage(guest("a", {0: 2}), unread("u", kernel_cpus="2-3"), unread("v", kernel_cpus="3"))
+    assert usage.conflicts == ()
+    assert str(usage.host.dedicated.free) == "4-7"
+    assert not usage.free_is_uncertain
+    texts = {one.name: one.text for one in usage.remarks}
+    assert texts["u"] == (
+        "pins unknown, CPU 3 held, since its threads may run there: the definition is not well-formed"
+    )
+
+
+def test_a_guest_of_which_nothing_is_known_makes_free_uncertain() -> None:
+    usage = h8().usage(unread("u"))
+    assert usage.free_is_uncertain
+    assert usage.remarks[0].text == ("pins unknown, so free CPUs are uncertain: the definition is not well-formed")
+
+
+def test_an_unreadable_guest_is_remarked_with_the_pins_that_still_count() -> None:
+    seen = guest("a", {0: 2}, validity="last-known", problem="not well-formed")
+    usage = h8().usage(seen)
+    assert [one.text for one in usage.remarks] == [
+        "definition unreadable, last known pins used (CPU 2): not well-formed"
+    ]
+    assert str(usage.host.dedicated.used) == "2"
+
+
+def test_shared_load_is_counted_where_it_is_confined_and_limited_by_the_ratio() -> None:
+    both = host({0: Node("0-3", 8192), 1: Node("4-7", 8192)}, dedicated="2-3,6-7", shared="0-1,4-5")
+    usage = both.usage(guest("a", vcpus=6, cpuset="0-1"), guest("b", vcpus=3, cpuset="0-1,4-5"))
+    assert [(row.shared.limit, row.shared.used, row.shared.free) for row in usage.cells] == [(8, 6, 2), (8, 0, 8)]
+    assert (usage.host.shared.limit, usage.host.shared.used, usage.host.shared.free) == (16, 9, 7)
+
+
+def test_an_unknown_topology_gives_no_rows_about_cpus_that_may_well_exist() -> None:
+    nothing = Host(msgspec.structs.replace(h8().topology, cells=(), cpus=()), h8().config)
+    assert nothing.usage(guest("a", {0: 2})).conflicts == ()

@@ -1,0 +1,140 @@
+"""Devices that guests hold or could have."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agent.core.conflicts import Conflict
+from agent.core.guest import GuestDevice
+from agent.core.pci import MediatedDevice, PciAddress
+from agent.core.usage import DeviceUsage, Usage
+from tests.builders import function, guest, h8
+
+PF, VF0, VF1 = "0000:3b:00.0", "0000:3b:02.0", "0000:3b:02.1"
+CARD = (function(PF, "type-PF"), function(VF0, "type-VF", pf=PF), function(VF1, "type-VF", pf=PF))
+NIC, GPU = "0000:5e:00.0", "0000:65:00.0"
+VGPU = "0b5fd3fb-2389-4a22-ba70-52969a26b9d5"
+
+
+def _rows(usage: Usage) -> dict[str, DeviceUsage]:
+    return {str(row.address): row for row in usage.pci}
+
+
+def _only(usage: Usage) -> Conflict:
+    (row,) = usage.conflicts
+    return row
+
+
+def test_without_a_filter_all_functions_but_bridges_are_rows() -> None:
+    bridge = function("0000:00:1c.0", class_code="0604")
+    assert list(_rows(h8(pci=(bridge, *CARD)).usage())) == [PF, VF0, VF1]
+
+
+def test_with_a_filter_only_its_devices_and_held_ones_are_rows() -> None:
+    on = h8(pci=(*CARD, function(NIC)), pci_filter=(VF1,))
+    usage = on.usage(guest("a", dev=(NIC,)))
+    assert {address: (row.offered, row.free) for address, row in _rows(usage).items()} == {
+        VF1: (True, True),
+        NIC: (False, False),
+    }
+
+
+def test_a_row_says_what_the_device_is_and_who_has_it() -> None:
+    a = guest("a", dev=(NIC,))
+    (row,) = h8(pci=(function(NIC, numa=0, driver="vfio-pci"),)).usage(a).pci
+    assert row == DeviceUsage(
+        address=PciAddress.parse(NIC),
+        type="type-PCI",
+        vendor_id="8086",
+        product_id="10fb",
+        cell=0,
+        offered=True,
+        free=False,
+        owners=row.owners,
+    )
+    assert [owner.uuid for owner in row.owners] == [a.uuid]
+
+
+def test_a_device_of_two_running_guests_is_an_error_and_of_one_that_is_off_only_info() -> None:
+    on = h8(pci=(function(NIC, driver="vfio-pci"),))
+    both = _only(on.usage(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="paused")))
+    assert (both.id, both.severity, both.resource.cell) == (f"device-twice:pci:{NIC}", "error", 0)
+    off = _only(on.usage(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="shut-off")))
+    assert (off.id, off.severity) == (f"device-twice:pci:{NIC}", "info")
+    assert off.owners == both.owners
+
+
+def test_a_device_that_the_host_lacks_is_missing_for_whoever_names_it() -> None:
+    on = h8(pci=CARD)
+    running = on.usage(guest("a", dev=(NIC,)))
+    assert (_only(running).id, _only(running).severity) == (f"device-missing:pci:{NIC}", "error")
+    assert _rows(running)[NIC].remark == "not on this host (any more)"
+    assert not _rows(running)[NIC].free
+    assert _only(on.usage(guest("a", dev=(NIC,), state="shut-off"))).severity == "warning"
+
+
+def test_on_a_host_whose_devices_could_not_be_read_none_is_called_missing() -> None:
+    usage = h8().usage(guest("a", dev=(NIC,)))
+    assert usage.conflicts == ()
+    assert list(_rows(usage)) == [NIC]
+
+
+@pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci", None])
+def test_a_held_device_with_a_vfio_driver_or_none_is_well(driver: str | None) -> None:
+    usage = h8(pci=(function(NIC, driver=driver),)).usage(guest("a", dev=(NIC,)))
+    assert (usage.conflicts, _rows(usage)[NIC].remark) == ((), None)
+
+
+def test_a_held_device_that_a_host_driver_has_again_is_lost_to_a_running_guest_only() -> None:
+    on = h8(pci=(function(NIC, driver="ixgbe"),))
+    lost = on.usage(guest("a", dev=(NIC,)))
+    assert _only(lost).id == f"device-missing:pci:{NIC}"
+    assert "host driver ixgbe has it again" in _only(lost).cause
+    assert on.usage(guest("a", dev=(NIC,), state="shut-off")).conflicts == ()
+
+
+def test_a_vdpa_function_keeps_its_own_driver() -> None:
+    card = msgspec.structs.replace(function(VF0, "vdpa", driver="mlx5_core"), vdpa=("vhost-vdpa-0",))
+    seen = guest("a")
+    assert seen.domain is not None
+    device = GuestDevice(kind="vdpa", source="interface", vdpa="/dev/vhost-vdpa-0")
+    named = msgspec.structs.replace(seen, domain=msgspec.structs.replace(seen.domain, devices=(device,)))
+    usage = h8(pci=(card,)).usage(named)
+    assert usage.conflicts == ()
+    assert [owner.name for owner in _rows(usage)[VF0].owners] == ["a"]
+
+
+def test_a_physical_function_and_its_virtual_one_cannot_both_be_had() -> None:
+    on = h8(pci=CARD)
+    row = _only(on.usage(guest("p", dev=(PF,)), guest("v", dev=(VF0,)), guest("w", dev=(VF1,))))
+    assert (row.id, row.severity) == (f"pf-and-vf:pci:{PF}", "error")
+    assert {owner.name for owner in row.owners} == {"p", "v", "w"}
+    off = _only(on.usage(guest("p", dev=(PF,), state="shut-off"), guest("v", dev=(VF0,))))
+    assert off.severity == "info"
+
+
+def test_one_held_virtual_function_blocks_the_physical_one_and_no_sibling() -> None:
+    usage = h8(pci=CARD).usage(guest("v", dev=(VF0,)))
+    assert {address: row.free for address, row in _rows(usage).items()} == {PF: False, VF0: False, VF1: True}
+
+
+def test_a_function_with_a_held_mediated_device_cannot_be_had_as_a_whole() -> None:
+    mdevs = (MediatedDevice(uuid=VGPU.upper(), type="t4", parent=PciAddress.parse(GPU)),)
+    on = h8(pci=(function(GPU),), mdevs=mdevs)
+    usage = on.usage(guest("a", mdev=VGPU))
+    assert _rows(usage)[GPU].remark == "a mediated device of it is held by a"
+    assert not _rows(usage)[GPU].free
+    assert [(row.uuid, row.exists, row.type) for row in usage.mdevs] == [(VGPU, True, "t4")]
+    assert _rows(on.usage())[GPU].free
+
+
+def test_a_mediated_device_of_two_guests_is_named_by_its_uuid() -> None:
+    mdevs = (MediatedDevice(uuid=VGPU, parent=PciAddress.parse(GPU)),)
+    row = _only(h8(pci=(function(GPU),), mdevs=mdevs).usage(guest("a", mdev=VGPU), guest("b", mdev=VGPU)))
+    assert (row.id, row.severity) == (f"device-twice:mdev:{VGPU}", "error")
+
+
+def test_a_missing_mediated_device_is_an_error_for_a_running_guest() -> None:
+    row = _only(h8().usage(guest("a", mdev=VGPU)))
+    assert (row.id, row.severity) == (f"device-missing:mdev:{VGPU}", "error")
