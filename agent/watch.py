@@ -27,8 +27,9 @@ class Looks(Protocol):
 
 
 class Watch:
-    """on_pass is called after each pass with the snapshots before and after it, on the watching thread; on_alive in
-    each round of the loop, which shows that no pass hangs: a watchdog may be fed by it."""
+    """on_pass is called after each pass, on the watching thread, with what was told last and what is so now, so that
+    nothing falls between two passes. on_alive is called in each round of the loop, which shows that no pass hangs: a
+    watchdog may be fed by it."""
 
     def __init__(
         self,
@@ -45,8 +46,9 @@ class Watch:
         self._look, self._current, self._take_in = look, current, take_in
         self._on_pass, self._on_alive = on_pass, on_alive
         self._clock = clock
-        self.interval_s = interval_s
+        self._interval_s = interval_s
         self._alive_every_s = alive_every_s
+        self._told = current()
         self._wanted = threading.Condition()
         self._marked: set[str] = set()
         self._domains_wanted = False
@@ -71,6 +73,13 @@ class Watch:
             self._woken = True
             self._wanted.notify()
 
+    def set_interval(self, interval_s: float) -> None:
+        """Make a timed pass this often from now on; the next is no further away than one such interval."""
+        with self._wanted:
+            self._interval_s = interval_s
+            self._next_at = min(self._next_at, self._clock() + interval_s)
+            self._wanted.notify()
+
     def start(self) -> None:
         """Begin to watch in a thread of its own."""
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -88,20 +97,22 @@ class Watch:
     def one_pass(self) -> Snapshot:
         """Look, take in what was found, report it; returns the new snapshot."""
         wish = self._take_wish()
-        before = self._current()
-        found = self._look.findings(before, wish)
-        if found.listing is not None and not found.listing.complete:
-            self._next_at = min(self._next_at, self._clock() + SETTLE_S)
+        found = self._look.findings(self._current(), wish)
+        if found.listing is None:
+            self._put_back(wish)  # libvirt gave no list, so nothing of this was read
+        elif not found.listing.complete:
+            self._look_again_in(SETTLE_S)
         after = self._take_in(found)
-        self._on_pass(before, after)
+        self._on_pass(self._told, after)
+        self._told = after
         return after
 
     def _take_wish(self) -> Wish:
         now = self._clock()
-        periodic = now >= self._next_at
-        if periodic:
-            self._next_at = now + self.interval_s
         with self._wanted:
+            periodic = now >= self._next_at
+            if periodic:
+                self._next_at = now + self._interval_s
             wish = Wish(
                 marked=frozenset(self._marked),
                 domains=self._domains_wanted,
@@ -111,6 +122,15 @@ class Watch:
             self._marked.clear()
             self._domains_wanted = self._host_wanted = self._woken = False
         return wish
+
+    def _put_back(self, wish: Wish) -> None:
+        with self._wanted:
+            self._marked |= wish.marked
+            self._domains_wanted |= wish.domains
+
+    def _look_again_in(self, seconds: float) -> None:
+        with self._wanted:
+            self._next_at = min(self._next_at, self._clock() + seconds)
 
     def _run(self) -> None:
         while not self._stopped:
@@ -131,7 +151,6 @@ class Watch:
                 return not self._stopped
             if not self._woken:
                 self._wanted.wait(min(due_in_s, self._alive_every_s))
-        if self._woken and not self._stopped:
-            threading.Event().wait(GATHER_S)
-            return not self._stopped
-        return False
+            if self._woken:
+                self._wanted.wait_for(lambda: self._stopped, GATHER_S)
+            return self._woken and not self._stopped
