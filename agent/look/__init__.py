@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -12,32 +13,48 @@ import msgspec
 from agent import conf
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience
 from agent.adapters.processes import QemuProcesses
+from agent.adapters.sysfs.files import Read, read_file
 from agent.core.report import Report, report
 from agent.core.snapshot import Findings, Identity, Snapshot, Wish, first, take_in
-from agent.look.domains import DomainsLook
-from agent.look.topology import TopologyLook
+from agent.look.domains import Domains, DomainsLook
+from agent.look.topology import HostDescription, TopologyLook
 
 SYSTEM_RUN_DIR = Path("/run/libvirt/qemu")
 
 
+class Libvirt(Domains, HostDescription, Protocol):
+    """All that is read from libvirt; `LibvirtHost` is one."""
+
+
 class HostLook:
-    """libvirt None: a recorded tree is read, which has no guests."""
+    """libvirt None: a recorded tree is read, which has no guests. read, sleep: as of `sysfs.discover`."""
 
     def __init__(
         self,
         *,
         sysfs_root: Path,
-        libvirt: LibvirtHost | None,
+        libvirt: Libvirt | None,
         processes: QemuProcesses,
         clock: Callable[[], float],
         interval_s: float,
         deep_interval_s: float,
+        read: Read = read_file,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._topology = TopologyLook(sysfs_root, libvirt, clock=clock, deep_interval_s=deep_interval_s)
+        self._topology = TopologyLook(
+            sysfs_root, libvirt, clock=clock, deep_interval_s=deep_interval_s, read=read, sleep=sleep
+        )
         self._domains = None
         if libvirt is not None:
-            share = min(1.0, interval_s / deep_interval_s)
-            self._domains = DomainsLook(libvirt, processes, clock=clock, share_per_pass=share)
+            self._domains = DomainsLook(
+                libvirt, processes, clock=clock, interval_s=interval_s, deep_interval_s=deep_interval_s
+            )
+
+    def set_intervals(self, interval_s: float, deep_interval_s: float) -> None:
+        """Share the work out anew over passes that come this often; from any thread."""
+        self._topology.deep_interval_s = deep_interval_s
+        if self._domains is not None:
+            self._domains.interval_s, self._domains.deep_interval_s = interval_s, deep_interval_s
 
     def findings(self, snapshot: Snapshot, wish: Wish) -> Findings:
         """What one pass finds. Never raises over what it sees: what cannot be read is a source's problem."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
+from typing import Protocol
 
 import msgspec
 
-from agent.adapters.libvirt import DomainText, LibvirtHost
+from agent.adapters.libvirt import DomainText
 from agent.adapters.processes import QemuProcesses
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes
@@ -20,14 +21,35 @@ from agent.errors import DomainGone, FormatError, LibvirtError
 from agent.formats.domain_xml import ReadDomain, read_domain
 
 
+class Domains(Protocol):
+    """Gives libvirt's domains; `agent.adapters.libvirt.LibvirtHost` is one, and tells what is raised."""
+
+    def list_domains(self) -> Listing:
+        """All domains, defined or active."""
+        ...
+
+    def read_domain_texts(
+        self, uuids: Iterable[str], at_once: int = ...
+    ) -> Iterator[tuple[str, DomainText | LibvirtError]]:
+        """XML and state of many, each pair as it comes back."""
+        ...
+
+
 class DomainsLook:
-    """share_per_pass: part of all domains that each timed pass re-reads, so that none is older than deep_interval."""
+    """interval_s: time between two timed passes. deep_interval_s: no definition is older than that, since each timed
+    pass reads its share of the oldest again."""
 
     def __init__(
-        self, libvirt: LibvirtHost, processes: QemuProcesses, *, clock: Callable[[], float], share_per_pass: float
+        self,
+        libvirt: Domains,
+        processes: QemuProcesses,
+        *,
+        clock: Callable[[], float],
+        interval_s: float,
+        deep_interval_s: float,
     ) -> None:
         self._libvirt, self._processes, self._clock = libvirt, processes, clock
-        self._share_per_pass = share_per_pass
+        self.interval_s, self.deep_interval_s = interval_s, deep_interval_s
         self._parsed: dict[str, tuple[bytes, ReadDomain]] = {}
 
     def look(self, ledger: Ledger, wish: Wish) -> Findings:
@@ -73,8 +95,15 @@ class DomainsLook:
             if e.uuid in wish.marked or _is_news(known.get(e.uuid), e, listing.connection)
         }
         if wish.periodic:
-            due.update(_oldest(known, listing.uuids - due, math.ceil(len(listing.uuids) * self._share_per_pass)))
+            due |= self._due_by_age(known, listing.uuids, listing.uuids - due)
         return sorted(due)
+
+    def _due_by_age(self, known: Mapping[str, Sighting], every: AbstractSet[str], rest: AbstractSet[str]) -> set[str]:
+        """The oldest share, and what would be too old at the next pass: passes come a little late."""
+        share = min(1.0, self.interval_s / self.deep_interval_s)
+        oldest = heapq.nsmallest(math.ceil(len(every) * share), rest, key=lambda uuid: known[uuid].begun_at)
+        late = self._clock() - (self.deep_interval_s - self.interval_s)
+        return {*oldest, *(uuid for uuid in rest if known[uuid].begun_at < late)}
 
     def _scan(
         self, ledger: Ledger, listed: frozenset[str], texts: Mapping[str, DomainText | LibvirtError]
@@ -169,10 +198,6 @@ def _is_news(known: Sighting | None, listed: ListedDomain, connection: int) -> b
         or known.name != listed.name
         or known.run.libvirt_id != listed.libvirt_id
     )
-
-
-def _oldest(known: Mapping[str, Sighting], among: Iterable[str], count: int) -> list[str]:
-    return heapq.nsmallest(count, among, key=lambda uuid: known[uuid].begun_at)
 
 
 def _with_cpus(lost: Unreadable, process: LivingProcess | None) -> Unreadable:
