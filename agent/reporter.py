@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from agent.core.conflicts import Conflict
+from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, material_changes
 
 LOG = logging.getLogger(__name__)
@@ -15,18 +16,21 @@ NAMED = 5
 
 
 def report_pass(before: Snapshot, after: Snapshot) -> None:
-    """Log what appeared and what went between two snapshots: WARNING when a conflict or a source's problem appeared."""
+    """Log what appeared and what went between two snapshots: WARNING when a conflict, a source's problem or a misfit of
+    the configuration appeared."""
     parts = [*_conflict_parts(before, after), *_guest_parts(before, after), *_source_parts(before, after)]
+    odd = _new_misfits(before, after)
+    parts += _named("configuration", odd)
     if after.topology is not before.topology and before.complete:
         parts.append(_topology_part(before, after))
-    if not parts and before.complete:
+    if not parts and (before.complete or not after.complete):
         return
     usage = after.usage
     line = (
         f"pass epoch={after.identity.epoch} generation={after.generation} guests={len(after.ledger.sightings)}"
         f" conflicts={len(usage.conflicts)} free_dedicated={usage.host.dedicated.free or '-'}"
     )
-    worse = _new_conflicts(before, after) or _new_problems(before, after)
+    worse = odd or _new_conflicts(before, after) or _new_problems(before, after)
     LOG.log(logging.WARNING if worse else logging.INFO, " ".join([line, *parts]))
 
 
@@ -41,6 +45,13 @@ def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
         for state in after.sources
         if state.problem is not None and before.source(state.name).problem is None
     ]
+
+
+def _new_misfits(before: Snapshot, after: Snapshot) -> list[str]:
+    if after.topology is before.topology and after.config is before.config:
+        return []
+    known = {row.what for row in misfits(before.topology, before.config)}
+    return [row.what for row in misfits(after.topology, after.config) if row.what not in known]
 
 
 def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:

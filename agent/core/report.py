@@ -9,10 +9,11 @@ from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
 from agent.core.holds import hold, host_sets
 from agent.core.ledger import Holds
+from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, SourceState
-from agent.core.topology import HostTopology
+from agent.core.topology import HostTopology, replace_problems
 from agent.core.usage import Usage
-from agent.core.values import Value
+from agent.core.values import Problem, Value
 
 Status = Literal["ok", "degraded", "down"]
 
@@ -55,7 +56,8 @@ class Health(Value, frozen=True, kw_only=True):
 
 
 class Report(Value, frozen=True, kw_only=True):
-    """Everything of one snapshot. epoch 0: a single look without a daemon."""
+    """Everything of one snapshot. epoch 0: a single look without a daemon. topology: its problems include those of the
+    configuration, which may name what the host does not have."""
 
     agent_id: str
     epoch: int
@@ -81,7 +83,7 @@ def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
         agent_id=snapshot.identity.agent_id,
         epoch=snapshot.identity.epoch,
         generation=snapshot.generation,
-        topology=snapshot.topology,
+        topology=replace_problems(snapshot.topology, _problems(snapshot)),
         guests=guests,
         usage=snapshot.usage,
         conflicts=snapshot.usage.conflicts,
@@ -110,8 +112,12 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
         guests_defined=len(seen) - active,
         conflicts=len(snapshot.usage.conflicts) - accepted,
         conflicts_accepted=accepted,
-        problems=len(snapshot.topology.problems),
+        problems=len(_problems(snapshot)),
     )
+
+
+def _problems(snapshot: Snapshot) -> tuple[Problem, ...]:
+    return snapshot.topology.problems + misfits(snapshot.topology, snapshot.config)
 
 
 def _source_report(state: SourceState, now_s: float, stale_after_s: float) -> SourceReport:

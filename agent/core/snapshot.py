@@ -111,7 +111,9 @@ def first(identity: Identity, config: HostConfig) -> Snapshot:
 
 def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
     """The next snapshot: readings applied by LEDGER R1 and R2, usage folded anew where something material changed."""
-    topology = snapshot.topology if found.topology is None else found.topology
+    topology = snapshot.topology
+    if found.topology is not None and found.topology != topology:
+        topology = found.topology
     ledger = _ledger_after(snapshot.ledger, found)
     same = topology is snapshot.topology and not material_changes(snapshot.ledger, ledger)
     return msgspec.structs.replace(

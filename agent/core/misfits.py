@@ -1,0 +1,39 @@
+"""Where the configuration names what the host does not have now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from agent.core.advice import plural
+from agent.core.cpuset import CpuSet
+from agent.core.host_config import HostConfig
+from agent.core.topology import HostTopology
+from agent.core.values import Problem
+
+
+def misfits(topology: HostTopology, config: HostConfig) -> tuple[Problem, ...]:
+    """One row for each option that names CPUs or pools that guests cannot use now; none before the host was seen."""
+    return (*_cpu_sets(topology, config), *_pools(topology, config)) if topology.cpus else ()
+
+
+def _cpu_sets(topology: HostTopology, config: HostConfig) -> Iterator[Problem]:
+    for name, cpus in (("cpu_dedicated_set", config.dedicated), ("cpu_shared_set", config.shared)):
+        missing = (cpus or CpuSet()) - topology.usable
+        if missing:
+            yield Problem(
+                source="configuration",
+                what=f"[compute] {name} names {plural(missing)}, not usable on this host, left out until that changes",
+                values=MappingProxyType({"configured": str(cpus), "usable": str(topology.usable)}),
+            )
+
+
+def _pools(topology: HostTopology, config: HostConfig) -> Iterator[Problem]:
+    pools = {(cell.id, pool.size_kib) for cell in topology.cells for pool in cell.pages}
+    for row in config.reserved_pages:
+        if (row.cell, row.size_kib) not in pools:
+            yield Problem(
+                source="configuration",
+                what=f"reserved_huge_pages names pages of {row.size_kib} KiB of cell {row.cell}, which has none",
+                values=MappingProxyType({"configured": str(row.count)}),
+            )
