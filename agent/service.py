@@ -10,9 +10,9 @@ sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it wh
 
 import logging
 import os
+import queue
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,9 @@ ALIVE_EVERY_S = 5.0
 """How often the watching thread shows that it lives when no watchdog asks for it more often."""
 
 STUCK_AFTER_INTERVALS = 6
-"""Passes are called stuck when none ended for so many intervals; a pass over a dying host may take a few."""
+STUCK_AFTER_CALLS = 4
+"""Passes are called stuck when none ended for so many intervals and for as long as so many calls to libvirt may take:
+a frozen libvirtd makes a pass wait for the list, the capabilities, the node devices and some domains."""
 
 STOP_TIMEOUT_S = 5.0
 
@@ -59,8 +61,11 @@ class Service:
         """Raises TwinRunning, JournalError, ConfigError; nothing is left behind then."""
         self._settings, self._arguments = settings, arguments
         self._notifier = Notifier.from_environment(os.environ)
-        self._asked = threading.Event()
-        self._reload_asked = self._stop_asked = False
+        self._status = ""
+        # What a handler may do while the main thread is anywhere: Event.set() could wait for a lock that it holds.
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda asked, _frame: self._signals.put(asked))
         state_path = Path(settings.state_path)
         self._lock = StateLock(state_path)
         self._journal = Journal.open(state_path)
@@ -71,8 +76,9 @@ class Service:
             now=rfc3339_now,
         )
         self._libvirt = self._open_libvirt()
+        self._look = host_look(settings, self._libvirt, sysfs_root=settings.sysfs_root)
         self._watch = Watch(
-            look=host_look(settings, self._libvirt, sysfs_root=settings.sysfs_root),
+            look=self._look,
             current=lambda: self._tracker.snapshot,
             take_in=self._tracker.take_in,
             on_pass=self._after_pass,
@@ -94,9 +100,6 @@ class Service:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP reloads the configuration."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_stop_signal)
-        signal.signal(signal.SIGHUP, self._on_reload_signal)
         self._report_journal(self._journal.problem)
         self._api.start()
         try:
@@ -131,12 +134,13 @@ class Service:
             LOG.warning("libvirt is not there yet, it is tried again and again: %s", error)
 
     def _serve_signals(self) -> None:
-        while not self._stop_asked:
-            self._asked.wait()
-            self._asked.clear()
-            if self._reload_asked and not self._stop_asked:
-                self._reload_asked = False
-                self._reload()
+        while True:
+            asked = {self._signals.get()}
+            while not self._signals.empty():
+                asked.add(self._signals.get())
+            if asked != {signal.SIGHUP}:
+                return
+            self._reload()
 
     def _stop(self) -> None:
         self._notifier.stopping()
@@ -170,12 +174,19 @@ class Service:
     def _after_pass(self, before: Snapshot, after: Snapshot) -> None:
         self._pass_ended_at = time.monotonic()
         report_pass(before, after)
-        if after.usage is not before.usage or after.sources != before.sources:
-            self._notifier.status(status_line(after))
-        if after.usage is not before.usage:
+        self._tell_status(after)
+        is_news = after.usage is not before.usage or not before.complete or after.source("journal").problem is not None
+        # Before all sources were read once, a conflict that is not seen is not gone: its date must stay.
+        if after.complete and is_news:
             self._remember({row.id: row.since for row in after.usage.conflicts if row.since is not None})
         if self._udev is not None:
             self._report_source("udev", self._udev.problem)
+
+    def _tell_status(self, snapshot: Snapshot) -> None:
+        line = status_line(snapshot)
+        if line != self._status:
+            self._status = line
+            self._notifier.status(line)
 
     def _remember(self, since: Mapping[str, str]) -> None:
         try:
@@ -190,7 +201,7 @@ class Service:
 
     def _report_source(self, name: str, problem: str | None) -> None:
         known = self._tracker.snapshot.source(name)
-        if known.read_at is None or known.problem != problem:
+        if known.problem != problem or (problem is None and known.read_at is None):
             read_at = None if problem else time.monotonic()
             self._tracker.report_source(SourceState(name=name, read_at=read_at, problem=problem))
 
@@ -200,19 +211,12 @@ class Service:
 
     def _why_stuck(self) -> str | None:
         silent_s = time.monotonic() - self._pass_ended_at
-        if silent_s > STUCK_AFTER_INTERVALS * self._settings.interval_s:
+        settings = self._settings
+        if silent_s > max(STUCK_AFTER_INTERVALS * settings.interval_s, STUCK_AFTER_CALLS * settings.call_timeout_s):
             return f"no pass has ended for {silent_s:.0f} s: see the log for the call that hangs, restart compute-agent"
         return None if self._libvirt is None else self._libvirt.loop_problem
 
     # --- signals and events ------------------------------------------------------------------
-
-    def _on_stop_signal(self, _number: int, _frame: object) -> None:
-        self._stop_asked = True
-        self._asked.set()
-
-    def _on_reload_signal(self, _number: int, _frame: object) -> None:
-        self._reload_asked = True
-        self._asked.set()
 
     def _on_udev(self, reason: str) -> None:
         # what changed shows in sysfs; after an overflow that is no longer certain
@@ -221,19 +225,24 @@ class Service:
     def _reload(self) -> None:
         self._notifier.reloading()
         try:
-            self._settings = conf.reload(self._settings, self._arguments)
+            new = conf.reload(self._settings, self._arguments)
+            conf.setup_logging(self._arguments)
         except ConfigError as error:
             for fault in error.faults:
                 LOG.error("reload refused, the old configuration stays in force: %s", fault)
         else:
-            conf.setup_logging(self._arguments)
-            log_notes(self._settings)
-            self._watch.interval_s = self._settings.interval_s
-            self._tracker.configure(self._settings.host_config)
-            self._keep_off_guests_cpus()
-            self._watch.wake()
-            LOG.info("reloaded the configuration")
+            self._apply(new)
         self._notifier.ready(status_line(self._tracker.snapshot))
+
+    def _apply(self, settings: conf.Settings) -> None:
+        self._settings = settings
+        log_notes(settings)
+        self._look.set_intervals(settings.interval_s, settings.deep_interval_s)
+        self._watch.set_interval(settings.interval_s)
+        self._tracker.configure(settings.host_config)
+        self._keep_off_guests_cpus()
+        self._watch.wake()
+        LOG.info("reloaded the configuration")
 
     def _keep_off_guests_cpus(self) -> None:
         topology, config = self._tracker.snapshot.topology, self._settings.host_config

@@ -18,11 +18,15 @@ def restrict(cpus: CpuSet) -> str | None:
 
     Returns why it could not be done, one sentence; None when done. A thread that ends meanwhile needs no CPUs.
     """
-    for thread in Path("/proc/self/task").iterdir():
-        try:
-            os.sched_setaffinity(int(thread.name), cpus)
-        except ProcessLookupError:
-            continue
-        except OSError as error:
-            return f"the agent cannot keep itself to CPUs {cpus}: {error}"
+    done: set[int] = set()
+    # Again until nothing new is there: a thread that is not bound yet may just have started another one.
+    while threads := {int(thread.name) for thread in Path("/proc/self/task").iterdir()} - done:
+        for thread in threads:
+            try:
+                os.sched_setaffinity(thread, cpus)
+            except ProcessLookupError:
+                continue
+            except OSError as error:
+                return f"the agent cannot keep itself to CPUs {cpus}: {error}"
+        done |= threads
     return None
