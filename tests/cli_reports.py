@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
+from agent.adapters.http import READ_ONLY_SOCKET, LocalApi
 from agent.core.conflicts import Conflict, ConflictKind, Owner, Resource, Severity
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
@@ -18,6 +23,7 @@ from agent.core.snapshot import Findings, Identity, SourceState, dated, first, t
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.usage import Usage, fold
 from agent.core.values import Problem
+from agent.formats.envelope import ApiRequest, ApiResponse, refuse_unseen, respond, success
 from tests.builders import CONNECTION, guest
 
 CELL_KIB = 16 * 1024 * 1024
@@ -193,3 +199,22 @@ def with_conflicts(report: Report, *conflicts: Conflict) -> Report:
     """The same report with exactly these rows."""
     usage = msgspec.structs.replace(report.usage, conflicts=conflicts)
     return msgspec.structs.replace(report, usage=usage, conflicts=conflicts)
+
+
+@contextlib.contextmanager
+def served(report: Report) -> Iterator[Path]:
+    """The read-only socket of a daemon that tells this report, over the real server."""
+
+    def answer(request: ApiRequest) -> ApiResponse:
+        if request.path != "/v1/report":
+            return refuse_unseen("InvalidRequest", f"there is no {request.path}", HTTPStatus.NOT_FOUND)
+        identity = Identity(agent_id=report.agent_id, boot_id="boot", epoch=report.epoch)
+        return respond(success(identity, report.generation, SINCE, report))
+
+    with tempfile.TemporaryDirectory(prefix="cli-", dir="/tmp") as folder:  # pytest's paths are too long for a socket
+        api = LocalApi(answer, Path(folder))
+        api.start()
+        try:
+            yield Path(folder, READ_ONLY_SOCKET)
+        finally:
+            api.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import errno
 import importlib.metadata
 import io
 import logging
@@ -27,6 +28,7 @@ from agent.errors import AgentError
 NAME = "agentctl"
 DISTRIBUTION = "compute-agent"
 NAGIOS_OPTION = "--one-line"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
     "status": "agent.cli.status:Status",
     "topology": "agent.cli.topology:Topology",
@@ -124,26 +126,43 @@ class AgentCtl(App):
 
 def run(argv: Sequence[str]) -> int:
     """Run agentctl, turn every end into an exit code and a line on standard error. Never raises."""
+    _tolerate_unprintable(sys.stdout)
+    code = _run(list(argv))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = exits.BROKEN_PIPE
+        _discard_output()
+    except OSError as error:  # a full disk
+        code = _fail(
+            f"the output could not be written: {error.strerror}", exits.COULD_NOT_LOOK, debug="--debug" in argv
+        )
+        _discard_output()
+    return code
+
+
+def _run(argv: list[str]) -> int:
     debug = "--debug" in argv
     bad = exits.COULD_NOT_LOOK if NAGIOS_OPTION in argv else exits.BAD_ARGUMENTS  # Nagios takes 2 for CRITICAL
-    _tolerate_unprintable(sys.stdout)
     try:
-        code = AgentCtl().run(list(argv))
-        sys.stdout.flush()
+        return AgentCtl().run(argv)
     except SystemExit as end:  # argparse
-        code = bad if end.code == exits.BAD_ARGUMENTS else int(end.code or 0)
+        return bad if end.code == exits.BAD_ARGUMENTS else int(end.code or 0)
     except exits.BadArguments as error:
-        code = _fail(str(error), bad, debug)
+        return _fail(str(error), bad, debug=debug)
     except BrokenPipeError:
-        code = _end_quietly()
+        _discard_output()
+        return exits.BROKEN_PIPE
     except KeyboardInterrupt:
-        code = exits.INTERRUPTED
+        return exits.INTERRUPTED
     except AgentError as error:
-        code = _fail(str(error), exits.COULD_NOT_LOOK, debug)
+        return _fail(str(error), exits.COULD_NOT_LOOK, debug=debug)
+    except OSError as error:
+        if error.errno not in FULL:
+            return _unexpected(error, debug=debug)
+        return _output_lost(error)
     except Exception as error:  # noqa: BLE001  # the top of the program: nobody else is left to say what happened
-        hint = "" if debug else f" ({NAME} --debug ... shows where)"
-        code = _fail(f"unexpected {type(error).__name__}: {error}{hint}", exits.COULD_NOT_LOOK, debug)
-    return code
+        return _unexpected(error, debug=debug)
 
 
 def version() -> str:
@@ -154,7 +173,17 @@ def version() -> str:
         return "(not installed)"
 
 
-def _fail(text: str, code: int, debug: bool) -> int:
+def _unexpected(error: Exception, *, debug: bool) -> int:
+    hint = "" if debug else f" ({NAME} --debug ... shows where)"
+    return _fail(f"unexpected {type(error).__name__}: {error}{hint}", exits.COULD_NOT_LOOK, debug=debug)
+
+
+def _output_lost(error: OSError) -> int:
+    _discard_output()
+    return _fail(f"the output could not be written: {error.strerror}", exits.COULD_NOT_LOOK, debug=False)
+
+
+def _fail(text: str, code: int, *, debug: bool) -> int:
     with contextlib.suppress(BrokenPipeError):
         if debug:
             traceback.print_exc()
@@ -163,11 +192,10 @@ def _fail(text: str, code: int, debug: bool) -> int:
     return code
 
 
-def _end_quietly() -> int:
-    """The reader has gone (head, less): keep Python's last flush from complaining about it."""
-    with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
+def _discard_output() -> None:
+    """The reader has gone (head, less), or the disk is full: keep Python's last flush from complaining about it."""
+    with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.BROKEN_PIPE
 
 
 def _tolerate_unprintable(stream: TextIO) -> None:

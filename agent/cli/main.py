@@ -26,7 +26,7 @@ agentctl: what a libvirt host has, who sits where, what contradicts. Only reads.
   show GUEST      all of one guest: pins, cells, pages, devices, conflicts
   why THING       who holds CPU 3, device 0000:3b:02.1, or what a guest holds
   conflicts       what contradicts, since when, and what to do about it
-  check           audit this host without the agent; also for Nagios and Prometheus
+  check           audit this host without the agent; for Nagios, Prometheus
 More: agentctl --help (where to look, exit codes), agentctl COMMAND --help
 """
 

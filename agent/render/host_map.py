@@ -82,6 +82,7 @@ def cell_line(cell: HostCell) -> str:
         words.size(cell.memory_kib) if cell.memory_kib else "no memory",
         f"CPU {cell.cpus}" if cell.cpus else "no CPUs",
     ]
+    parts += [] if cell.allowed else ["memory withheld from guests by a cpuset"]
     parts += [f"{words.size(pool.size_kib)} pages {pool.total} ({pool.free} free)" for pool in cell.pages if pool.total]
     return f"cell {cell.id}: {', '.join(parts)}"
 

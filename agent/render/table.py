@@ -25,8 +25,8 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int,
 
 def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> str:
     """One paragraph in lines of `width`; lists of CPUs break after a comma. Ends with a newline."""
-    lines = _wrapped(text, max(NARROWEST, width - len(first)))
     after = " " * len(first) if rest is None else rest
+    lines = _wrapped(text, max(NARROWEST, width - len(after)), max(NARROWEST, width - len(first)))
     return "".join(f"{first if n == 0 else after}{line}".rstrip() + "\n" for n, line in enumerate(lines or [""]))
 
 
@@ -58,20 +58,20 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], inde
     return "".join(lines)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrapped(text: str, width: int, first_width: int | None = None) -> list[str]:
     """Lines no longer than `width`, broken after a blank or a comma; inside a word only if it fills a line.
 
-    A command in backticks stays on one line if it can, so that it can be copied.
+    A command in backticks stays on one line if it can, so that it can be copied. first_width: of the first line.
     """
-    lines, line = [], ""
+    lines, line, room = [], "", first_width or width
     for piece in _PIECE.findall(text):
-        if line and len(line) + len(piece.rstrip()) > width:
+        if line and len(line) + len(piece.rstrip()) > room:
             lines.append(line.rstrip())
-            line = ""
+            line, room = "", width
         line += piece
-        while len(line.rstrip()) > width:
-            lines.append(line[:width])
-            line = line[width:]
+        while len(line.rstrip()) > room:
+            lines.append(line[:room])
+            line, room = line[room:], width
     return [*lines, line.rstrip()]
 
 

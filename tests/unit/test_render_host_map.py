@@ -131,6 +131,11 @@ def test_a_cell_without_cpus_or_memory_says_so() -> None:
     ]
 
 
+def test_a_cell_whose_memory_guests_may_not_have_says_so() -> None:
+    topology = HostTopology(cells=(HostCell(id=0, cpus=CpuSet(), memory_kib=1048576, allowed=False),), cpus=())
+    assert "cell 0: 1 GiB, no CPUs, memory withheld from guests by a cpuset" in host_map(topology, usage_of(topology))
+
+
 def test_a_host_of_which_nothing_is_known_has_an_empty_map() -> None:
     topology = HostTopology(cells=(), cpus=())
     assert not host_map(topology, usage_of(topology)).strip()
