@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Sections(configparser.RawConfigParser):
-    """A unit file: case matters, and a setting that comes twice adds to the first."""
+    """A unit file: case matters; of a setting that comes twice the last is kept."""
 
     def optionxform(self, optionstr: str) -> str:
         return optionstr
@@ -66,7 +66,8 @@ def test_the_unit_leaves_visible_and_reachable_what_the_daemon_must_see() -> Non
     assert settings["PrivateNetwork"] == "no", "udev speaks netlink"
     assert settings["PrivateUsers"] == "no", "the local API asks the kernel who calls"
     assert set(settings["RestrictAddressFamilies"].split()) == {"AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK"}
-    assert "@resources" not in settings["SystemCallFilter"], "the daemon moves itself off the dedicated CPUs"
+    filters = re.findall(r"^SystemCallFilter=(.*)$", UNIT.read_text(), re.MULTILINE)
+    assert filters == ["@system-service", "~@privileged", "@chown"], "with @resources and the chown of a socket"
     assert "CPUAffinity" not in settings, "which CPUs are free for the daemon is known only at run time"
 
 
