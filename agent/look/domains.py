@@ -59,8 +59,16 @@ class DomainsLook:
             listing, texts = self._ask_libvirt(ledger, wish)
         except LibvirtError as error:
             return self._without_libvirt(ledger, str(error))
-        processes = self._scan(ledger, listing.uuids, texts)
-        sightings, unreadable = self._read_all(listing, texts, processes, begun_at)
+        parsed = {uuid: self._parse(text) for uuid, text in texts.items() if isinstance(text, DomainText)}
+        processes = self._scan(ledger, listing.uuids, parsed)
+        sightings = tuple(
+            _sighting(text, read, processes.living.get(uuid))
+            for uuid, text in texts.items()
+            if isinstance(text, DomainText) and isinstance(read := parsed[uuid], ReadDomain)
+        )
+        unreadable = tuple(
+            _with_cpus(lost, processes.living.get(lost.uuid)) for lost in _unreadable(listing, texts, parsed, begun_at)
+        )
         self._forget(listing.uuids | processes.living.keys())
         return Findings(
             connection=listing.connection,
@@ -106,10 +114,10 @@ class DomainsLook:
         return {*oldest, *(uuid for uuid in rest if known[uuid].begun_at < late)}
 
     def _scan(
-        self, ledger: Ledger, listed: frozenset[str], texts: Mapping[str, DomainText | LibvirtError]
+        self, ledger: Ledger, listed: frozenset[str], parsed: Mapping[str, ReadDomain | FormatError]
     ) -> Processes:
         processes = _of_this_libvirt(self._processes.scan(), listed | ledger.sightings.keys())
-        bare = [uuid for uuid in processes.living if self._needs_cpus(ledger, uuid, texts)]
+        bare = [uuid for uuid in processes.living if _needs_cpus(ledger.sightings.get(uuid), parsed.get(uuid))]
         if not bare:
             return processes
         living = dict(processes.living)
@@ -119,63 +127,20 @@ class DomainsLook:
             living[uuid] = msgspec.structs.replace(living[uuid], cpus=cpus)
         return msgspec.structs.replace(processes, living=MappingProxyType(living))
 
-    def _needs_cpus(self, ledger: Ledger, uuid: str, texts: Mapping[str, DomainText | LibvirtError]) -> bool:
-        known = ledger.sightings.get(uuid)
-        has_xml = (known is not None and known.domain is not None) or isinstance(texts.get(uuid), DomainText)
-        return not has_xml or (known is not None and known.validity != "valid")
-
     def _without_libvirt(self, ledger: Ledger, problem: str) -> Findings:
         processes = self._scan(ledger, frozenset(), {})
         state = SourceState(name="libvirt", problem=problem)
         return Findings(processes=processes, sources=(state, _processes_state(processes)))
 
-    def _read_all(
-        self,
-        listing: Listing,
-        texts: Mapping[str, DomainText | LibvirtError],
-        processes: Processes,
-        begun_at: float,
-    ) -> tuple[tuple[Sighting, ...], tuple[Unreadable, ...]]:
-        names = {entry.uuid: entry.name for entry in listing.entries}
-        sightings: list[Sighting] = []
-        unreadable: list[Unreadable] = []
-        for uuid, answer in texts.items():
-            if isinstance(answer, DomainText):
-                read = self._read(answer, processes.living.get(uuid))
-                (sightings if isinstance(read, Sighting) else unreadable).append(read)  # type: ignore[arg-type]
-            elif not isinstance(answer, DomainGone):
-                lost = Unreadable(uuid=uuid, name=names.get(uuid, uuid), problem=str(answer), begun_at=begun_at)
-                unreadable.append(_with_cpus(lost, processes.living.get(uuid)))
-        return tuple(sightings), tuple(unreadable)
-
-    def _read(self, text: DomainText, process: LivingProcess | None) -> Sighting | Unreadable:
-        try:
-            parsed = self._parse(text)
-        except FormatError as error:
-            lost = Unreadable(
-                uuid=text.uuid, name=text.name, problem=str(error), begun_at=text.begun_at, state=text.state
-            )
-            return _with_cpus(lost, process)
-        run = RunIdentity() if process is None else process.run
-        return Sighting(
-            uuid=text.uuid,
-            name=text.name,
-            state=text.state,
-            reason=text.reason,
-            persistent=text.persistent,
-            run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, start_ticks=run.start_ticks),
-            begun_at=text.begun_at,
-            connection=text.connection,
-            domain=parsed.domain,
-            problem="; ".join(parsed.problems) or None,
-        )
-
-    def _parse(self, text: DomainText) -> ReadDomain:
+    def _parse(self, text: DomainText) -> ReadDomain | FormatError:
         digest = hashlib.blake2b(text.xml.encode(), digest_size=16).digest()
         known = self._parsed.get(text.uuid)
         if known is not None and known[0] == digest:
             return known[1]
-        parsed = read_domain(text.xml)
+        try:
+            parsed = read_domain(text.xml)
+        except FormatError as error:
+            return error
         self._parsed[text.uuid] = (digest, parsed)
         return parsed
 
@@ -198,6 +163,47 @@ def _is_news(known: Sighting | None, listed: ListedDomain, connection: int) -> b
         or known.name != listed.name
         or known.run.libvirt_id != listed.libvirt_id
     )
+
+
+def _needs_cpus(known: Sighting | None, parsed: ReadDomain | FormatError | None) -> bool:
+    """What the kernel shows of the guest's threads matters only where no definition tells."""
+    if isinstance(parsed, ReadDomain):
+        return known is not None and known.validity != "valid"
+    return known is None or known.domain is None or known.validity != "valid"
+
+
+def _sighting(text: DomainText, read: ReadDomain, process: LivingProcess | None) -> Sighting:
+    run = RunIdentity() if process is None else process.run
+    return Sighting(
+        uuid=text.uuid,
+        name=text.name,
+        state=text.state,
+        reason=text.reason,
+        persistent=text.persistent,
+        run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, start_ticks=run.start_ticks),
+        begun_at=text.begun_at,
+        connection=text.connection,
+        domain=read.domain,
+        problem="; ".join(read.problems) or None,
+    )
+
+
+def _unreadable(
+    listing: Listing,
+    texts: Mapping[str, DomainText | LibvirtError],
+    parsed: Mapping[str, ReadDomain | FormatError],
+    begun_at: float,
+) -> Iterator[Unreadable]:
+    names = {entry.uuid: entry.name for entry in listing.entries}
+    for uuid, answer in texts.items():
+        if isinstance(answer, DomainText):
+            error = parsed[uuid]
+            if isinstance(error, FormatError):
+                yield Unreadable(
+                    uuid=uuid, name=answer.name, problem=str(error), begun_at=answer.begun_at, state=answer.state
+                )
+        elif not isinstance(answer, DomainGone):
+            yield Unreadable(uuid=uuid, name=names.get(uuid, uuid), problem=str(answer), begun_at=begun_at)
 
 
 def _with_cpus(lost: Unreadable, process: LivingProcess | None) -> Unreadable:
