@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-_GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?")
+_GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?", re.ASCII)
+
+_MASK = re.compile(r"(0x)?[0-9a-f]+(,[0-9a-f]{8})*", re.IGNORECASE)
 
 HIGHEST_ID = 1 << 20
 """No kernel has that many CPUs; a larger number in a list is a typing error, not a set of a million bits."""
@@ -55,9 +57,14 @@ class CpuSet:
 
     @classmethod
     def parse_hex(cls, text: str) -> CpuSet:
-        """Read the kernel's comma-grouped hexadecimal mask, "00000000,ffffffff"; any width."""
-        digits = text.strip().strip("\0").replace(",", "").removeprefix("0x")
-        return cls.from_mask(int(digits, 16)) if digits else cls()
+        """Read the kernel's comma-grouped hexadecimal mask, "00000000,ffffffff"; any width.
+
+        Empty text is the empty set. Raises ValueError that quotes text which is no such mask.
+        """
+        digits = text.strip().strip("\0").strip()
+        if digits and _MASK.fullmatch(digits) is None:
+            raise ValueError(f"{text!r} is not a hexadecimal mask in groups of 8 digits")
+        return cls.from_mask(int(digits.replace(",", ""), 16)) if digits else cls()
 
     @property
     def mask(self) -> int:

@@ -11,7 +11,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.topology import Cache, CacheType
 
 _INDEX = re.compile(r"index\d+")
-_SIZE = re.compile(r"(\d+)([KMG]?)")
+_SIZE = re.compile(r"(\d{1,12})([KMG]?)", re.ASCII)
 _UNIT_KIB = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024 * 1024}
 _TYPES: dict[str, CacheType] = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 

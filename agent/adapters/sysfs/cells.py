@@ -19,9 +19,10 @@ from agent.core.values import ReadOnlyMap, Value
 FOLDER = "sys/devices/system/node"
 POOLS = "sys/kernel/mm/hugepages"
 
-_NODE = re.compile(r"node(\d+)")
-_POOL = re.compile(r"hugepages-(\d+)kB")
-_TOTAL = re.compile(r"\bMemTotal:\s+(\d+) kB")
+_NODE = re.compile(r"node(\d{1,5})")
+_POOL = re.compile(r"hugepages-(\d{1,15})kB")
+_DISTANCE = re.compile(r"\d{1,9}", re.ASCII)
+_TOTAL = re.compile(r"\bMemTotal:\s+(\d{1,15}) kB")
 
 
 class Cells(Value, frozen=True, kw_only=True):
@@ -210,7 +211,7 @@ def _distance_row(files: Files, cell: int, ids: Sequence[int], online: Sequence[
         return {}
     columns = text.split()
     header = next((cells for cells in (ids, online) if len(cells) == len(columns) and cell in cells), None)
-    if header is None or not all(column.isdigit() for column in columns):
+    if header is None or not all(_DISTANCE.fullmatch(column) for column in columns):
         files.problem(name, f"has not one number for each of {len(ids)} cells, so it is left out", text=text)
         return {}
     return dict(zip(header, map(int, columns), strict=True))

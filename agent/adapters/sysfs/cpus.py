@@ -11,7 +11,8 @@ from agent.core.values import ReadOnlyMap, Value
 
 FOLDER = "sys/devices/system/cpu"
 
-_CPU = re.compile(r"cpu(\d+)")
+_CPU = re.compile(r"cpu(\d{1,5})")
+_FREQUENCY = re.compile(r"\d{1,15}", re.ASCII)
 _HYBRID = (("performance", "cpu_core"), ("efficiency", "cpu_atom"), ("efficiency", "cpu_lowpower"))
 _ALIKE = 0.85
 """Favoured cores of one kind differ by less than this in their highest frequency, other kinds by more."""
@@ -116,12 +117,12 @@ def _boot_set(files: Files, name: str, option: str) -> CpuSet:
     text = files.text(f"{FOLDER}/{name}")
     if text == "(null)":  # kernels before 6.0 print a null pointer when there is no such set
         return CpuSet()
-    if text is None:
-        text = _boot_option(files, option)
+    if text is not None:
+        return files.cpulist(f"{FOLDER}/{name}") or CpuSet()
     try:
-        return CpuSet.parse(text)
-    except ValueError:
-        files.problem(f"{FOLDER}/{name}", "holds no CPU set, so it is taken as empty", text=text)
+        return CpuSet.parse(_boot_option(files, option))
+    except ValueError as error:
+        files.problem("proc/cmdline", f"option {option} holds no CPU set, so it is taken as empty", why=error)
         return CpuSet()
 
 
@@ -129,7 +130,7 @@ def _boot_option(files: Files, option: str) -> str:
     """CPU list of a kernel option without its flags: "isolcpus=domain,managed_irq,2-3" gives "2-3"."""
     words = [w for w in (files.text("proc/cmdline") or "").split() if w.startswith(f"{option}=")]
     parts = words[-1].partition("=")[2].split(",") if words else []
-    return ",".join(part for part in parts if part[:1].isdigit())
+    return ",".join(part for part in parts if part[:1].isdecimal())
 
 
 def _numbers(files: Files, masks: Masks, name: str) -> dict[int, int]:
@@ -141,7 +142,7 @@ def _numbers(files: Files, masks: Masks, name: str) -> dict[int, int]:
 def _frequencies(files: Files, masks: Masks) -> dict[int, int]:
     asked = [cpu for cpu in masks.online if "cpufreq" in masks.entries.get(cpu, ())]
     found = ((cpu, files.text_if_easy(f"{FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq")) for cpu in asked)
-    return {cpu: int(text) for cpu, text in found if text and text.isdigit()}
+    return {cpu: int(text) for cpu, text in found if text and _FREQUENCY.fullmatch(text)}
 
 
 def _split(strength: Mapping[int, int], alike: float) -> dict[int, str]:

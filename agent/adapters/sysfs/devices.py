@@ -20,6 +20,7 @@ MDEV = "sys/bus/mdev/devices"
 VDPA = "sys/bus/vdpa/devices"
 NET = "sys/class/net"
 
+_GROUP = re.compile(r"\d{1,9}", re.ASCII)
 _VDPA = re.compile(r"vdpa\d+")
 _VIRTUAL_FUNCTION = re.compile(r"virtfn\d+")
 _UPLINK = re.compile(r"p\d+(s\d+)?")
@@ -49,7 +50,7 @@ def read_mdevs(files: Files) -> tuple[MediatedDevice, ...]:
         MediatedDevice(
             uuid=uuid,
             type=files.link(f"{MDEV}/{uuid}/mdev_type"),
-            parent=_address_or_none(files.real_path(f"{MDEV}/{uuid}").split("/")[-2]),
+            parent=_address_or_none(files.real_path(f"{MDEV}/{uuid}").rpartition("/")[0].rpartition("/")[2]),
         )
         for uuid in sorted(files.names(MDEV))
     )
@@ -140,8 +141,8 @@ def _type(*, is_virtual: bool, is_physical: bool, has_vdpa: bool) -> DeviceType:
 
 
 def _iommu_group(files: Files, folder: str) -> int | None:
-    name = files.link(f"{folder}/iommu_group")
-    return int(name) if name is not None and name.isdigit() else None
+    name = files.link(f"{folder}/iommu_group") or ""
+    return int(name) if _GROUP.fullmatch(name) else None
 
 
 def _netdevs(files: Files, folder: str, names: frozenset[str]) -> tuple[NetInterface, ...]:

@@ -22,6 +22,11 @@ PATIENCE_S = 1.5
 
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
+HIGHEST_NUMBER = 0xFFFF
+"""No kernel has that many CPUs or cells; a larger number is rubbish, and a set of it would cost minutes."""
+
+_TOO_LARGE = 1 << 62
+_QUOTED = 200
 _CHUNK = 1 << 16
 _LARGEST = 1 << 22
 _NUMBER = re.compile(r"\d[0-9a-f,:.-]*")
@@ -91,10 +96,13 @@ class Files:
         if text is None:
             return None
         try:
-            return int(text, 16 if text.lower().startswith("0x") else 10)
+            number = int(text, 16 if text.lower().startswith("0x") else 10)
         except ValueError:
-            self.problem(name, "holds no number, so this fact is left out", text=text)
-            return None
+            number = _TOO_LARGE
+        if abs(number) < _TOO_LARGE:
+            return number
+        self.problem(name, "holds no number, so this fact is left out", text=text[:_QUOTED])
+        return None
 
     def cpulist(self, name: str) -> CpuSet | None:
         """A set written as "0-3,8"."""
@@ -112,7 +120,8 @@ class Files:
     def names(self, folder: str) -> frozenset[str]:
         """Entries of a folder; empty when it is absent or unreadable."""
         try:
-            return frozenset(os.listdir(self._root + folder))  # noqa: PTH208 a Path for each of 10 000 entries is slow
+            found = os.listdir(self._root + folder)  # noqa: PTH208 a Path for each of 10 000 entries is slow
+            return frozenset(name for name in found if name.isascii() or self._is_text(folder, name))
         except OSError as error:
             if error.errno not in _ABSENT:
                 self._give_up(folder, error)
@@ -125,7 +134,8 @@ class Files:
     def link(self, name: str) -> str | None:
         """Last part of a symlink's target, None when there is no such link."""
         try:
-            return os.readlink(self._root + name).rpartition("/")[2]  # noqa: PTH115 as above
+            target = os.readlink(self._root + name).rpartition("/")[2]  # noqa: PTH115 as above
+            return target if self._is_text(name, target) else None
         except OSError as error:
             if error.errno not in _ABSENT and error.errno != errno.EINVAL:
                 self._give_up(name, error)
@@ -165,10 +175,21 @@ class Files:
         try:
             made = CpuSet.parse_hex(text) if hexadecimal else CpuSet.parse(text)
         except ValueError:
-            self.problem(name, "holds no CPU set, so this fact is left out", text=text)
+            made = CpuSet((HIGHEST_NUMBER + 1,))
+        if made.mask.bit_length() > HIGHEST_NUMBER + 1:
+            self.problem(name, "holds no set of CPUs or cells, so this fact is left out", text=text[:_QUOTED])
             return None
         self._sets[hexadecimal, text] = made
         return made
+
+    def _is_text(self, source: str, name: str) -> bool:
+        """A kernel name may be any bytes; one that is no UTF-8 has no place in a report."""
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            self.problem(source, "has an entry whose name is no UTF-8, which is left out", name=ascii(name))
+            return False
+        return True
 
     def _try_again(self, name: str, error: OSError) -> bytes | None:
         for delay_s in RETRY_DELAYS_S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -94,19 +95,24 @@ class _Reader:
     def labels(self, masks: tuple[str, ...], id_name: str, *, distinct: bool = False) -> dict[int, int | None]:
         """The id of each CPU's group. distinct: two groups never have the same id, and one without gets a number."""
         labels: dict[int, int | None] = {}
+        unnamed: list[CpuSet] = []
         for cpu in self.online:
             if cpu in labels:
                 continue
-            members = self.group(cpu, masks)
-            own = self.number(cpu, id_name)
-            if members is None or (own is None and not distinct):
-                labels[cpu] = own
+            together = self.group(cpu, masks)
+            if together is None:
+                labels[cpu] = self.number(cpu, id_name)
                 continue
-            members = CpuSet(m for m in members if m not in labels) | CpuSet((cpu,))
-            self._compare_ids(members, masks[0], id_name, own)
-            if distinct:
+            members = CpuSet(m for m in together if m not in labels) | CpuSet((cpu,))
+            own = self._common_id(members, masks[0], id_name)
+            if own is None:
+                unnamed.append(members)
+            elif distinct:
                 own = self._unused(own, labels, members, id_name)
             labels.update(dict.fromkeys(members, own))
+        if distinct:
+            for members in unnamed:
+                labels.update(dict.fromkeys(members, _lowest_unused(labels)))
         return labels
 
     def _mask(self, cpu: int, base: str) -> tuple[str, CpuSet] | None:
@@ -115,27 +121,34 @@ class _Reader:
         found = self.files.twins(f"{FOLDER}/cpu{cpu}/topology", base, f"{base}_list")
         return None if found is None else (base, found)
 
-    def _compare_ids(self, members: CpuSet, mask: str, id_name: str, taken: int | None) -> None:
-        by_id: defaultdict[int | None, list[int]] = defaultdict(list)
+    def _common_id(self, members: CpuSet, mask: str, id_name: str) -> int | None:
+        """The id of the lowest member that has one; a problem when others have another."""
+        by_id: defaultdict[int, list[int]] = defaultdict(list)
         for member in members:
-            by_id[self.number(member, id_name)].append(member)
+            number = self.number(member, id_name)
+            if number is not None:
+                by_id[number].append(member)
+        taken = next(iter(by_id), None)
         if len(by_id) > 1:
             said = [(mask, members), *((f"{id_name} = {number}", CpuSet(cpus)) for number, cpus in by_id.items())]
             what = f"{mask} puts CPUs {members} together, {id_name} does not; they are shown together as {taken}"
             self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology", what, said)
+        return taken
 
-    def _unused(self, own: int | None, labels: Mapping[int, int | None], members: CpuSet, id_name: str) -> int:
-        used = {label for label in labels.values() if label is not None}
-        if own is not None and own not in used:
-            return own
-        number = next(n for n in range(len(used) + 1) if n not in used)
-        if own is None:
-            return number
+    def _unused(self, own: int, labels: Mapping[int, int | None], members: CpuSet, id_name: str) -> int:
         others = CpuSet(cpu for cpu, label in labels.items() if label == own)
+        if not others:
+            return own
+        number = _lowest_unused(labels)
         what = f"CPUs {members} and {others} are apart, yet both have {id_name} {own}; the former are shown as {number}"
         said = ((f"CPUs {members}", own), (f"CPUs {others}", own))
         self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology/{id_name}", what, said)
         return number
+
+
+def _lowest_unused(labels: Mapping[int, int | None]) -> int:
+    used = set(labels.values())
+    return next(number for number in itertools.count() if number not in used)
 
 
 def _siblings(
