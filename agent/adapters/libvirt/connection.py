@@ -371,11 +371,20 @@ class LibvirtConnection:
         late = [future for future, (_, _, job) in running.items() if job.begun_at + timeout_s <= now]
         for future in late:
             key, doing, job = running.pop(future)
-            if link.pool.give_up(job):
-                LOG.warning("libvirt call hangs: %s; hung=%d of %d", doing, link.pool.hung, link.pool.size)
+            yield key, self._late(link, job, doing, timeout_s)
+
+    def _late(self, link: Link, job: Job[Any], doing: str, timeout_s: float) -> LibvirtError | Any:
+        if link.pool.give_up(job):
+            LOG.warning("libvirt call hangs: %s; hung=%d of %d", doing, link.pool.hung, link.pool.size)
             if link.pool.all_hung:
                 self._lose(link, self._all_hung(link))
-            yield key, LibvirtTimeout(f"libvirt at {self.uri} did not {doing} within {timeout_s:g} s")
+            return LibvirtTimeout(f"libvirt at {self.uri} did not {doing} within {timeout_s:g} s")
+        if job.future.cancelled():
+            return LibvirtTimeout(
+                f"libvirt at {self.uri} could not be asked to {doing}: for {timeout_s:g} s all {link.pool.size} calls "
+                f"that the agent may make at a time were under way ({link.pool.hung} hang)"
+            )
+        return self._answer(link, job.future, doing)  # it came at the last moment
 
     def _answer(self, link: Link, future: Future[Any], doing: str) -> T | LibvirtError:
         error = future.exception()

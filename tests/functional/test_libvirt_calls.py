@@ -1,0 +1,311 @@
+"""Calls that hang, many calls at once, what is said of a libvirt that cannot be opened; over libvirt's test driver."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience, diagnosis
+from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop, load_libvirt
+from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
+from tests.functional.lab import wait_until
+
+QUICK = Patience(call_timeout_s=0.3, open_timeout_s=5.0, first_retry_s=0.01, longest_retry_s=0.05)
+PATIENT_S = 60.0
+
+
+@pytest.fixture
+def connection() -> Iterator[LibvirtConnection]:
+    connection = LibvirtConnection("test:///default", patience=QUICK, workers=2)
+    connection.connect(PATIENT_S)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Calls that wait for it hang until the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def libvirt_threads(start: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(start)]
+
+
+def wait_for_number(connection: LibvirtConnection, number: int) -> None:
+    wait_until(lambda: connection.is_connected and connection.number == number, f"connection {number}", PATIENT_S)
+
+
+def hang(connection: LibvirtConnection, release: threading.Event) -> None:
+    with pytest.raises(LibvirtTimeout, match=r"did not count sheep within 0\.3 s"):
+        connection.call(lambda _raw: release.wait(PATIENT_S), doing="count sheep")
+
+
+def test_a_hung_call_costs_one_worker(connection: LibvirtConnection, release: threading.Event) -> None:
+    hang(connection, release)
+    assert len(LibvirtHost(connection).list_domains().uuids) > 0
+    assert (connection.number, connection.is_connected) == (1, True)
+
+
+def test_a_worker_is_free_again_when_its_hung_call_ends(
+    connection: LibvirtConnection, release: threading.Event
+) -> None:
+    hang(connection, release)
+    release.set()
+    wait_until(lambda: connection.current().pool.hung == 0, "the worker to be free")
+    for _ in range(5):
+        connection.call(lambda raw: raw.getCapabilities())
+    assert connection.number == 1
+
+
+def test_when_every_worker_hangs_another_connection_is_opened(
+    connection: LibvirtConnection, release: threading.Event
+) -> None:
+    hang(connection, release)
+    hang(connection, release)
+    wait_for_number(connection, 2)
+    assert len(LibvirtHost(connection).list_domains().uuids) > 0
+    release.set()
+    wait_until(lambda: not libvirt_threads("libvirt-1"), "the workers of the first connection to end")
+    wait_until(lambda: not libvirt_threads("libvirt-dispose"), "the first connection to be closed")
+
+
+def test_hung_calls_are_bounded_over_connections_too(connection: LibvirtConnection, release: threading.Event) -> None:
+    for number in range(1, 5):
+        wait_for_number(connection, number)
+        hang(connection, release)
+        hang(connection, release)
+    wait_until(lambda: "8 calls to libvirt at test:///default hang" in str(connection.problem), "the refusal")
+    with pytest.raises(LibvirtUnavailable, match=r"no further connection is opened"):
+        LibvirtHost(connection).list_domains()
+    release.set()
+    wait_for_number(connection, 5)
+    assert connection.problem is None
+
+
+def test_one_call_that_hangs_among_many_costs_only_itself(
+    connection: LibvirtConnection, release: threading.Event
+) -> None:
+    def work(number: int) -> Callable[[Any], int]:
+        return lambda _raw: int(release.wait(PATIENT_S)) if number == 3 else number
+
+    works = ((number, f"count {number}", work(number)) for number in range(50))
+    answers = dict(connection.each_call(connection.current(), works, at_once=2))
+    late = answers.pop(3)
+    assert isinstance(late, LibvirtTimeout)
+    assert answers == {number: number for number in range(50) if number != 3}
+
+
+def test_no_more_calls_run_at_a_time_than_were_asked_for() -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    def work(_raw: Any) -> None:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.02)
+        running.pop()
+
+    connection = LibvirtConnection("test:///default", workers=8)
+    with contextlib.closing(connection):
+        connection.connect(PATIENT_S)
+        list(connection.each_call(connection.current(), ((n, "wait", work) for n in range(30)), at_once=3))
+    assert max(most) == 3
+
+
+def test_the_deadline_of_each_call_runs_from_its_own_begin(connection: LibvirtConnection) -> None:
+    works = ((number, "wait", lambda _raw: time.sleep(0.05)) for number in range(30))
+    answers = dict(connection.each_call(connection.current(), works, at_once=2, timeout_s=0.5))
+    assert answers == dict.fromkeys(range(30))  # 0.75 s in all
+
+
+def test_a_call_waits_for_a_worker_no_longer_than_its_deadline(
+    connection: LibvirtConnection, release: threading.Event
+) -> None:
+    link = connection.current()
+    for _ in range(2):
+        link.pool.submit(lambda: release.wait(PATIENT_S))
+    wait_until(lambda: len(libvirt_threads("libvirt-1")) == 2, "both workers to be busy")
+    with pytest.raises(LibvirtTimeout, match=r"all 2 calls .* were under way \(0 hang\)"):
+        connection.call(lambda raw: raw.getCapabilities())
+    assert connection.number == 1  # busy is not hung
+
+
+def test_a_mistake_in_the_work_itself_is_not_taken_for_libvirts(connection: LibvirtConnection) -> None:
+    with pytest.raises(ZeroDivisionError):
+        connection.call(lambda _raw: 1 // 0)
+
+
+def test_what_libvirt_refuses_is_told_with_its_words_and_number(connection: LibvirtConnection) -> None:
+    with pytest.raises(LibvirtError, match=r"could not ask libvirt: .*Domain not found.* \(error 42\)") as caught:
+        connection.call(lambda raw: raw.lookupByName("nobody"))
+    assert isinstance(caught.value, DomainGone)
+    with pytest.raises(LibvirtError, match=r"\(error 3\)"):
+        connection.call(lambda raw: raw.getMemoryParameters())
+
+
+def test_libvirt_prints_nothing_by_itself(connection: LibvirtConnection, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DomainGone):
+        connection.call(lambda raw: raw.lookupByName("nobody"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_thousand_domains_are_listed_and_read(tmp_path: Path) -> None:
+    rows = "".join(
+        f"<domain type='test'><name>d{n}</name><uuid>00000000-0000-4000-8000-{n:012d}</uuid><memory>1024</memory>"
+        "<os><type>hvm</type></os></domain>"
+        for n in range(1000)
+    )
+    (tmp_path / "node.xml").write_text(f"<node>{rows}</node>")
+    connection = LibvirtConnection(f"test://{tmp_path}/node.xml")
+    with contextlib.closing(connection):
+        connection.connect(PATIENT_S)
+        host = LibvirtHost(connection)
+        listing = host.list_domains()
+        texts = dict(host.read_domain_texts(listing.uuids))
+    assert {entry.name for entry in listing.entries} == {f"d{n}" for n in range(1000)}
+    assert texts.keys() == listing.uuids
+    assert not [text for text in texts.values() if isinstance(text, Exception)]
+
+
+# --- retries, the loop, the keeper -------------------------------------------------------------
+
+
+def test_tries_to_connect_back_off_exponentially_to_a_cap_with_jitter(tmp_path: Path) -> None:
+    waits: list[float] = []
+    patience = Patience(first_retry_s=0.1, longest_retry_s=2.0)
+    enough = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) >= 10:
+            enough.set()
+            time.sleep(0.05)
+
+    connection = LibvirtConnection(f"qemu:///system?socket={tmp_path}/none", patience=patience, sleep=sleep)
+    with contextlib.closing(connection):
+        connection.start()
+        assert enough.wait(PATIENT_S)
+    due = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert all(least <= wait <= least + 0.5 for least, wait in zip(due, waits, strict=False))
+    assert len(set(waits[5:10])) > 1
+
+
+def test_a_loop_that_ends_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise OSError("poll is broken")
+
+    loop = EventLoop(fail, lambda _period, _beat: None)
+    before = loop.problem
+    loop.start()
+    after = wait_until(lambda: loop.problem, "the loop to end")
+    assert (before, after) == (None, "libvirt's event loop has ended (poll is broken); restart the agent")
+    assert "Traceback" in caplog.text
+
+
+def test_a_loop_that_no_longer_turns_says_so(release: threading.Event) -> None:
+    def stay_away() -> None:
+        release.wait(PATIENT_S)
+        raise OSError("released")
+
+    now = [0.0]
+    beats: list[Callable[[], None]] = []
+    loop = EventLoop(stay_away, lambda _period, beat: beats.append(beat), clock=lambda: now[0])
+    loop.start()
+    told = []
+    for now[0] in (BEAT_LATE_S, BEAT_LATE_S + 1):
+        told.append(loop.problem)
+    beats[0]()
+    told.append(loop.problem)
+    assert told == [None, "libvirt's event loop has not turned for 31 s; restart the agent", None]
+
+
+def test_the_end_of_the_keeper_is_told(tmp_path: Path) -> None:
+    def fail(_seconds: float) -> None:
+        raise RuntimeError("no sleep")
+
+    connection = LibvirtConnection(f"qemu:///system?socket={tmp_path}/none", sleep=fail)
+    with contextlib.closing(connection):
+        connection.start()
+        wait_until(lambda: connection.loop_problem, "the keeper to end")
+        assert connection.loop_problem == "the thread that keeps the libvirt connection has ended; restart the agent"
+
+
+# --- sentences that need no daemon -------------------------------------------------------------
+
+
+def refused(uri: str) -> Any:
+    libvirt = load_libvirt()
+    with pytest.raises(libvirt.libvirtError) as caught:
+        libvirt.openReadOnly(uri)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("installed", "sentence"),
+    [
+        ((), "libvirt is not installed on this host (no libvirtd, no virtqemud, no socket {path}). {apt}"),
+        (("libvirtd",), "libvirt is not running: there is no socket {path}. {libvirtd}"),
+        (("virtqemud",), "libvirt is not running: there is no socket {path}. {virtqemud}"),
+        (("libvirtd", "virtqemud"), "libvirt is not running: there is no socket {path}. {libvirtd}"),
+    ],
+)
+def test_a_missing_socket_is_explained_by_what_is_installed(
+    installed: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    uri = f"qemu:///system?socket={tmp_path}/sock"
+
+    def find(name: str) -> str | None:
+        return f"/usr/sbin/{name}" if name in installed else None
+
+    assert diagnosis.explain(uri, refused(uri), load_libvirt(), find) == sentence.format(
+        path=tmp_path / "sock",
+        apt="Install it: apt-get install libvirt-daemon-system",
+        libvirtd="Start it: systemctl start libvirtd",
+        virtqemud="Start it: systemctl start virtqemud.socket virtqemud-ro.socket",
+    )
+
+
+def test_text_that_is_no_uri_is_quoted() -> None:
+    assert diagnosis.explain("not a uri", refused("not a uri"), load_libvirt()) == (
+        "libvirt cannot open the URI not a uri: internal error: Unable to parse URI not a uri. "
+        "On a KVM host it is qemu:///system"
+    )
+
+
+def test_a_missing_client_library_is_named_and_breaks_no_import() -> None:
+    program = """
+import sys
+sys.modules["libvirt"] = None
+from agent.adapters.libvirt import LibvirtConnection
+from agent.errors import LibvirtUnavailable
+connection = LibvirtConnection()
+try:
+    connection.connect(30)
+except LibvirtUnavailable as error:
+    print(error)
+print(connection.loop_problem)
+connection.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENT_S,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    first, second = done.stdout.splitlines()
+    assert first.startswith("libvirt's client library cannot be loaded (")
+    assert first.endswith("Install it: apt-get install libvirt0, and libvirt-python into the virtualenv of the agent")
+    assert second == "None"
