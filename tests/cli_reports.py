@@ -19,7 +19,7 @@ from agent.core.host_config import AcceptRule, DeviceSpec, HostConfig
 from agent.core.pci import NetInterface, PciAddress, PciDevice
 from agent.core.report import Report
 from agent.core.report import report as report_of_snapshot
-from agent.core.snapshot import Findings, Identity, SourceState, dated, first, take_in
+from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, dated, first, take_in, with_sources
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.usage import Usage, fold
 from agent.core.values import Problem
@@ -118,14 +118,25 @@ def host_report(
     epoch: int = 7,
 ) -> Report:
     """What a daemon on this host would tell, 4 s after its pass. problems: of sources, which were then never read."""
+    snapshot = host_snapshot(topology, *guests, config=config, problems=problems, epoch=epoch)
+    return report_of_snapshot(snapshot, now_s=NOW_S, interval_s=10.0)
+
+
+def host_snapshot(
+    topology: HostTopology,
+    *guests: Sighting,
+    config: HostConfig = SPLIT,
+    problems: Mapping[str, str] = MappingProxyType({}),
+    epoch: int = 7,
+) -> Snapshot:
+    """What a daemon has after its first pass."""
     states = tuple(
         SourceState(name=name, read_at=None if name in problems else NOW_S - 4, problem=problems.get(name))
         for name in SOURCES
     )
     found = Findings(topology=topology, connection=CONNECTION, sightings=guests, sources=states, complete=True)
     identity = Identity(agent_id="5b0c1f0e-0000-4000-8000-000000000001", boot_id="boot", epoch=epoch)
-    snapshot = dated(take_in(first(identity, config), found), {}, SINCE)
-    return report_of_snapshot(snapshot, now_s=NOW_S, interval_s=10.0)
+    return dated(take_in(first(identity, config), found), {}, SINCE)
 
 
 WEB = guest(
@@ -169,6 +180,14 @@ def blind() -> Report:
     return host_report(
         smt_topology(), problems={"libvirt": "libvirt is not running. Start it.", "domains": "not reached"}
     )
+
+
+def lost() -> Report:
+    """Libvirt answered a minute ago and no more; one guest is known."""
+    snapshot = host_snapshot(smt_topology(), guest("calm", {0: 4, 1: 12}, mem=1024, node=1, at=100))
+    gone = SourceState(name="libvirt", problem="libvirt is not running. Start it.")
+    rest = [SourceState(name=name, read_at=NOW_S + 58) for name in SOURCES if name != "libvirt"]
+    return report_of_snapshot(with_sources(snapshot, gone, *rest), now_s=NOW_S + 60, interval_s=10.0)
 
 
 def conflict(

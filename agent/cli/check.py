@@ -50,6 +50,7 @@ class Check(ReportCommand):
             line = nagios_line(report)
             self.app.stdout.write(line.text + "\n")
             return line.code
+        self.warn(report)
         answer = self.answer(report, parsed_args)
         if parsed_args.formatter == PROMETHEUS:
             self.app.stdout.write(prometheus_text(report))

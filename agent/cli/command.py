@@ -13,6 +13,7 @@ from cliff.command import Command
 
 from agent.cli import output, source
 from agent.core.report import Report
+from agent.render.blind_spots import blind_spots
 from agent.render.paint import Paint, ansi_paint, no_paint
 
 if TYPE_CHECKING:
@@ -55,13 +56,20 @@ class ReportCommand(QuickCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Get the report, write the answer, return its exit code."""
-        answer = self.answer(self.fetch(parsed_args), parsed_args)
+        report = self.fetch(parsed_args)
+        self.warn(report)
+        answer = self.answer(report, parsed_args)
         output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
         return answer.code
 
     def fetch(self, _options: argparse.Namespace) -> Report:
         """The report; what `Source.report` raises."""
         return self.app.source.report(self.app.say)
+
+    def warn(self, report: Report) -> None:
+        """Say beside the output what could not be seen, so that last known values are not taken for today's."""
+        for sentence in blind_spots(report):
+            self.app.say(sentence)
 
     @property
     def width(self) -> int:

@@ -12,6 +12,7 @@ from agent.core.conflicts import Conflict
 from agent.core.report import Report
 from agent.formats import wire
 from agent.render import words
+from agent.render.blind_spots import is_blind
 from agent.render.conflict_text import conflicts_text, worst_first
 
 SHORT = ("severity", "resource", "kind", "owners", "since", "cause")
@@ -41,11 +42,8 @@ class Conflicts(ReportCommand):
 
 
 def conflicts_answer(command: ReportCommand, report: Report) -> Answer:
-    """The conflicts and their exit code; the user is warned of a view that is not complete."""
+    """The conflicts and their exit code."""
     rows = worst_first(report.conflicts)
-    if report.health.status == "down":
-        for reason in report.health.reasons:
-            command.app.say(f"the view is not complete: {words.plain(reason)}")
     return Answer(
         wire.to_builtins(rows),
         COLUMNS,
@@ -56,10 +54,10 @@ def conflicts_answer(command: ReportCommand, report: Report) -> Answer:
 
 
 def exit_code(rows: Sequence[Conflict], report: Report) -> int:
-    """1 with an unaccepted conflict; without one, 3 if guests cannot be seen, since "none" would be a guess; else 0."""
+    """1 with an unaccepted conflict; without one, 3 if nobody could look now, since "none" is a guess then; else 0."""
     if any(not row.accepted for row in rows):
         return exits.FOUND
-    return exits.COULD_NOT_LOOK if report.health.status == "down" else exits.OK
+    return exits.COULD_NOT_LOOK if is_blind(report) else exits.OK
 
 
 def _row(row: Conflict) -> tuple[object, ...]:

@@ -39,6 +39,9 @@ class Status(ReportCommand):
         except DaemonUnavailable as error:
             raise DaemonUnavailable(f"{error}\nstatus needs it; `agentctl check` looks at the host without.") from error
 
+    def warn(self, report: Report) -> None:
+        """Nothing: what could not be seen is on the screen itself."""
+
     def answer(self, report: Report, options: argparse.Namespace) -> Answer:
         """Health, with the identity that it is of."""
         identity = {"agent_id": report.agent_id, "epoch": report.epoch, "generation": report.generation}

@@ -146,13 +146,13 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
     for module in domain.memory_devices:
         yield "module", f"{words.size(module.size_kib)} {module.model}"
     for name, value in domain.facts.items():
-        yield "maker", words.plain(f"{name} = {value}")
+        yield domain.maker, words.plain(f"{name} = {value}")
 
 
 def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
     held = guest.holds
     cpus = [f"CPU {held.cpus} for itself"] if held.cpus else []
-    cpus += [f"of them {held.emulator_cpus} for emulator and I/O"] if held.emulator_cpus else []
+    cpus += [f"of them CPU {held.emulator_cpus} for emulator and I/O"] if held.emulator_cpus else []
     cpus += [f"floats within CPU {held.confined}"] if held.confined else []
     memory = [f"{words.size(kib)} of cell {cell}" for cell, kib in held.cell_memory_kib.items()]
     memory += [f"{words.size(held.host_memory_kib)} of the host"] if held.host_memory_kib else []

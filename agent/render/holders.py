@@ -15,6 +15,7 @@ from agent.core.usage import DeviceUsage
 from agent.render import words
 from agent.render.guest_text import conflicts_of, thread_roles
 from agent.render.table import wrap
+from agent.render.usage_text import is_legacy
 
 Started = Callable[[GuestReport], str | None]
 """When the guest's QEMU began, RFC 3339; None when it is not known."""
@@ -127,12 +128,13 @@ def why_text(answer: Answer, *, width: int = 80) -> str:
         lines += [f"  runs since {holder.since}" for holder in answer.holders if holder.since]
     else:
         lines += [f"  held by {_holder(holder)}" for holder in answer.holders] or ["  held by nobody"]
-    lines += [
-        f"  {row.severity.upper()} {words.headline(row)}, since {row.since or 'an unknown time'}"
-        for row in answer.conflicts
-    ]
+    lines += [f"  {row.severity.upper()} {words.headline(row)}{_since(row)}" for row in answer.conflicts]
     lines += ["  what to do: agentctl conflicts"] if answer.conflicts else []
     return "".join(wrap(line.strip(), width, first="  " if line[0] == " " else "", rest="    ") for line in lines)
+
+
+def _since(row: Conflict) -> str:
+    return f", since {row.since}" if row.since else ""
 
 
 def _holder(holder: Holder) -> str:
@@ -167,6 +169,8 @@ def _owners_of_device(report: Report, address: PciAddress) -> tuple[Owner, ...]:
 
 def _role(report: Report, number: int) -> str:
     host = report.usage.host
+    if is_legacy(report.usage):
+        return "dedicated and shared, as no CPU sets are configured" if number in host.shared_cpus else "not usable"
     roles = [
         name for name, cpus in (("dedicated", host.dedicated.total), ("shared", host.shared_cpus)) if number in cpus
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agent.core.report import Report, SourceReport
 from agent.render import words
@@ -10,6 +10,7 @@ from agent.render.conflict_text import tally, worst_first
 from agent.render.paint import Paint, no_paint
 from agent.render.table import wrap
 from agent.render.topology_text import counts
+from agent.render.usage_text import is_legacy
 
 MOST_CONFLICTS = 5
 LEGACY = (
@@ -27,12 +28,6 @@ def status_text(report: Report, *, width: int = 80, paint: Paint = no_paint) -> 
     return head + "".join(reasons) + "".join(lines) + "".join(_worst(report, width, paint)) + _next(report)
 
 
-def is_legacy(report: Report) -> bool:
-    """No CPU sets are configured: all usable CPUs are both dedicated and shared."""
-    host = report.usage.host
-    return bool(host.shared_cpus) and host.dedicated.total == host.shared_cpus
-
-
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     host, health = report.usage.host, report.health
     yield "agent", f"{report.agent_id}, epoch {report.epoch}, generation {report.generation}"
@@ -44,24 +39,28 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield (
         "CPU sets",
         LEGACY
-        if is_legacy(report)
+        if is_legacy(report.usage)
         else f"dedicated {host.dedicated.total or 'none'}, shared {host.shared_cpus or 'none'}",
     )
     yield "memory", f"{words.size(host.memory_kib.used)} used, {words.size(host.memory_kib.free)} free in small pages"
-    if host.pages:
-        yield (
-            "pages",
-            "; ".join(f"{words.size(pool.size_kib)}: {pool.used} used, {pool.free} free" for pool in host.pages),
-        )
-    yield "sources", ", ".join(_source(source) for source in health.sources) or "none"
+    pools = [pool for pool in host.pages if pool.total or pool.used]
+    if pools:
+        yield "pages", "; ".join(f"{words.size(p.size_kib)}: {p.used} used, {p.free} free" for p in pools)
+    yield "sources", _sources(health.sources)
     if health.problems:
         yield "problems", f"{health.problems} in what the host says of itself: agentctl topology"
-    yield "conflicts", tally(report.conflicts)
+    yield "conflicts", tally(report.conflicts).replace("no conflicts", "none")
 
 
-def _source(source: SourceReport) -> str:
-    fault = "" if source.ok else f" NOT OK ({words.plain(source.problem or 'no reason given')})"
-    return f"{source.name}{fault} {'never read' if source.age_s is None else f'{words.age(source.age_s)} ago'}"
+def _sources(sources: Sequence[SourceReport]) -> str:
+    """ "sysfs, udev ok; libvirt NOT OK, read 5 s ago": why is among the reasons already."""
+    well = [source.name for source in sources if source.ok]
+    failed = [
+        f"{source.name} NOT OK, {'never read' if source.age_s is None else f'read {words.age(source.age_s)} ago'}"
+        for source in sources
+        if not source.ok
+    ]
+    return "; ".join([*([f"{', '.join(well)} ok"] if well else []), *failed]) or "none"
 
 
 def _worst(report: Report, width: int, paint: Paint) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agent.core.report import Report
 from agent.render import words
+from agent.render.blind_spots import blind_spots, is_blind
 from agent.render.conflict_text import SEVERITIES, tally, worst_first
 
 NAME = "COMPUTE-AGENT"
@@ -28,15 +29,15 @@ class NagiosLine(NamedTuple):
 def nagios_line(report: Report) -> NagiosLine:
     """The worst unaccepted conflict decides: error and critical are CRITICAL, warning is WARNING, info is OK.
 
-    Without a conflict that bad: UNKNOWN when guests cannot be seen, WARNING when a source or a guest cannot be read.
+    Without a conflict that bad: UNKNOWN when guests or host cannot be seen now, WARNING when one guest cannot.
     """
-    blind = _blind_spots(report)
+    unseen = blind_spots(report)
     code = max((_CODES[row.severity] for row in report.conflicts if not row.accepted), default=OK)
-    if code == OK and report.health.status == "down":
+    if code == OK and is_blind(report):
         code = UNKNOWN
-    elif code == OK and blind:
+    elif code == OK and unseen:
         code = WARNING
-    parts = [_conflicts(report), *blind]
+    parts = [_conflicts(report), *unseen]
     return NagiosLine(f"{NAME} {_WORDS[code]} - {_clean('; '.join(parts))} | {_performance(report)}", code)
 
 
@@ -50,15 +51,6 @@ def _conflicts(report: Report) -> str:
     named = [f"{words.headline(row)} ({words.owners(row.owners)})" for row in rows]
     text = tally(report.conflicts)
     return f"{text}. {words.some(named, MOST_NAMED)}" if named else text
-
-
-def _blind_spots(report: Report) -> list[str]:
-    spots = [
-        f"{source.name}: {source.problem or 'cannot be read'}" for source in report.health.sources if not source.ok
-    ]
-    unread = [guest.sighting.name for guest in report.guests if guest.sighting.validity == "last-known"]
-    spots += [f"cannot be read: {words.some(unread, MOST_NAMED)}"] if unread else []
-    return spots
 
 
 def _performance(report: Report) -> str:

@@ -43,6 +43,11 @@ def usage_text(usage: Usage, *, width: int = 80) -> str:
     return text + "".join(wrap(note, width, rest="  ") for note in _notes(usage))
 
 
+def is_legacy(usage: Usage) -> bool:
+    """No CPU sets are configured: all usable CPUs are both dedicated and shared."""
+    return bool(usage.host.shared_cpus) and usage.host.dedicated.total == usage.host.shared_cpus
+
+
 def is_filtered(devices: Sequence[DeviceUsage]) -> bool:
     """The configuration says which devices guests may have; otherwise "offered" says nothing of a device."""
     return any(not device.offered for device in devices)
@@ -111,7 +116,9 @@ def _about_kernel(cell: int, pages: PageAmount, kernel_free: int) -> str:
 
 
 def _notes(usage: Usage) -> Iterator[str]:
-    if usage.host.shared_cpus:
+    if is_legacy(usage):
+        yield "No CPU sets are configured, so each usable CPU counts as dedicated and as shared."
+    elif usage.host.shared_cpus:
         yield f"Floating guests share CPU {usage.host.shared_cpus}."
     for part in usage.cells:
         for pages in part.pages:

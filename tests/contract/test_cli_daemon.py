@@ -26,6 +26,7 @@ from tests.cli_reports import (
     contended,
     filtered,
     host_report,
+    lost,
     served,
     smt_topology,
     with_conflicts,
@@ -266,10 +267,27 @@ def test_every_end_has_its_exit_code(ask: Ask, report: Report, arguments: list[s
     assert bool(done.err) == (code == 2 or (report.health.status == "down" and "conflicts" in arguments))
 
 
-def test_no_conflicts_over_a_view_that_is_not_complete_is_told_apart_from_none(ask: Ask) -> None:
+def test_no_conflicts_on_a_host_that_cannot_be_seen_is_told_apart_from_none(ask: Ask) -> None:
     done = ask(blind(), "conflicts")
     assert done.out == "no conflicts\n"
-    assert done.err.startswith("agentctl: the view is not complete: ")
+    assert done.err.splitlines() == [
+        "agentctl: domains: not reached (never read)",
+        "agentctl: libvirt: libvirt is not running. Start it (never read)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", [["usage"], ["domains"], ["topology"], ["conflicts"], ["show", "calm"], ["why", "4"]]
+)
+def test_what_was_last_known_is_marked_when_libvirt_is_lost(ask: Ask, command: list[str]) -> None:
+    done = ask(lost(), *command)
+    assert done.err == "agentctl: libvirt: libvirt is not running. Start it (last read 1 min 4 s ago)\n"
+    assert done.code == (3 if command == ["conflicts"] else 0)
+
+
+def test_a_guest_that_cannot_be_read_is_named_beside_every_list(ask: Ask) -> None:
+    done = ask(host_report(smt_topology(), unread("dark", kernel_cpus="3")), "conflicts")
+    assert (done.code, done.err) == (0, "agentctl: cannot be read now, last known is shown: dark\n")
 
 
 def test_an_empty_list_is_an_empty_list_in_every_format(ask: Ask) -> None:
@@ -314,6 +332,7 @@ def various() -> dict[str, Report]:
         "filtered": filtered(),
         "calm": calm(),
         "blind": blind(),
+        "lost": lost(),
         "strange": strange,
     }
 

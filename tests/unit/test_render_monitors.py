@@ -12,7 +12,17 @@ from agent.core.conflicts import Owner, Resource, Severity
 from agent.render.nagios import nagios_failure, nagios_line
 from agent.render.prometheus import prometheus_failure, prometheus_text
 from tests.builders import unread
-from tests.cli_reports import accepting, blind, calm, conflict, contended, host_report, smt_topology, with_conflicts
+from tests.cli_reports import (
+    accepting,
+    blind,
+    calm,
+    conflict,
+    contended,
+    host_report,
+    lost,
+    smt_topology,
+    with_conflicts,
+)
 
 # https://www.monitoring-plugins.org/doc/guidelines.html: STATUS text | 'label'=value[UOM];[warn];[crit];[min];[max]
 PERFORMANCE = re.compile(r"(?P<label>[a-z_]+)=(?P<value>-?\d+)[a-zA-Z%]?(;-?\d*){0,4}")
@@ -64,10 +74,16 @@ def test_a_host_whose_guests_cannot_be_seen_is_unknown_rather_than_ok() -> None:
     assert "libvirt is not running" in line.text
 
 
+def test_a_lost_libvirt_is_unknown_although_guests_are_known() -> None:
+    line = nagios_line(lost())
+    assert (parsed(line.text)[0], line.code) == ("UNKNOWN", 3)
+    assert "libvirt: libvirt is not running. Start it (last read 1 min 4 s ago)" in line.text
+
+
 def test_one_guest_that_cannot_be_read_is_a_warning() -> None:
     line = nagios_line(with_conflicts(host_report(smt_topology(), unread("dark"))))
     assert (parsed(line.text)[0], line.code) == ("WARNING", 1)
-    assert "cannot be read: dark" in line.text
+    assert "cannot be read now, last known is shown: dark" in line.text
 
 
 def test_a_failure_is_unknown_on_one_line() -> None:

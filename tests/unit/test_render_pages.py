@@ -12,9 +12,9 @@ from agent.core.values import Problem
 from agent.render import holders
 from agent.render.device_text import class_word, devices_text
 from agent.render.guest_text import guest_rows, guest_text, guests_text
-from agent.render.host_state import is_legacy, status_text
+from agent.render.host_state import status_text
 from agent.render.topology_text import topology_text
-from agent.render.usage_text import usage_rows, usage_text
+from agent.render.usage_text import is_legacy, usage_rows, usage_text
 from tests.builders import guest, unread, uuid_of
 from tests.cli_reports import (
     DATABASE,
@@ -147,8 +147,8 @@ def test_a_guest_with_hotplug_emulator_and_io_threads_is_told_in_full() -> None:
         "  emulator  on CPU 6",
         "  I/O       thread 1 on CPU 7",
         "  memory    4 GiB",
-        "  maker     flavor = m1.pinned",
-        "  holds     CPU 6-7 for itself; of them 6-7 for emulator and I/O; floats within",
+        "  nova      flavor = m1.pinned",
+        "  holds     CPU 6-7 for itself; of them CPU 6-7 for emulator and I/O; floats",
     ]
 
 
@@ -245,7 +245,7 @@ pinned    3 CPUs used, 9 of 12 dedicated ones free
 CPU sets  dedicated 2-7,10-15, shared 0-1,8-9
 memory    1 GiB used, 28.5 GiB free in small pages
 pages     2 MiB: 1024 used, 0 free
-sources   domains 4 s ago, libvirt 4 s ago, processes 4 s ago, sysfs 4 s ago
+sources   domains, libvirt, processes, sysfs ok
 problems  1 in what the host says of itself: agentctl topology
 conflicts 2 conflicts: 2 errors
   ERROR CPU 2: pinned twice (web, database)
@@ -258,20 +258,25 @@ next      agentctl conflicts
 def test_status_of_a_calm_host_is_ok() -> None:
     lines = status_text(calm()).splitlines()
     assert lines[0] == "compute-agent ok, ready"
-    assert lines[-2:] == ["conflicts no conflicts", "next      agentctl topology"]
+    assert lines[-2:] == ["conflicts none", "next      agentctl topology"]
 
 
 def test_status_says_why_the_agent_is_down() -> None:
     text = status_text(blind())
     assert text.startswith("compute-agent down, not ready\n  - ")
     assert "libvirt is not running" in text
-    assert "libvirt NOT OK (libvirt is not running. Start it.) never read" in " ".join(text.split())
+    assert "sources processes, sysfs ok; domains NOT OK, never read; libvirt NOT OK, never read" in " ".join(
+        text.split()
+    )
 
 
 def test_status_says_in_one_line_that_no_cpu_sets_are_configured() -> None:
     report = host_report(smt_topology(), WEB, DATABASE, config=HostConfig())
-    assert is_legacy(report)
-    assert not is_legacy(contended())
+    assert is_legacy(report.usage)
+    assert not is_legacy(contended().usage)
+    assert "No CPU sets are configured, so each usable CPU" in usage_text(report.usage)
+    facts = holders.why_cpu(report, 15, started).facts
+    assert facts[0].endswith("; dedicated and shared, as no CPU sets are configured")
     assert "CPU sets  none configured, so each usable CPU counts as dedicated and as shared" in status_text(report)
 
 
