@@ -232,6 +232,27 @@ def test_shut_off_of_a_lost_guest_is_no_news_until_its_process_ends() -> None:
     assert gone.sightings == {}
 
 
+def test_a_process_of_a_guest_called_shut_off_is_lost_once_libvirt_says_so_again() -> None:
+    off, alive = guest("a", {0: 2}, state="shut-off"), qemu("a")
+    held = account(ledger_of(off), listing("a", at=10.0), processes(alive, at=10.5))
+    assert (held.sightings[uuid_of("a")].validity, held.sightings[uuid_of("a")].state) == ("last-known", "unknown")
+    still = account(held, listing("a", at=20.0), processes(alive, at=20.5))
+    assert still.sightings[uuid_of("a")].validity == "last-known"
+    denied = see(still, guest("a", {0: 2}, state="shut-off", at=30.0))
+    lost = account(denied, listing("a", at=30.1), processes(alive, at=30.5))
+    assert lost.sightings[uuid_of("a")].validity == "lost-by-libvirt"
+    restarted = account(denied, listing("a", at=30.1), processes(qemu("a", pid=2), at=30.5))
+    assert restarted.sightings[uuid_of("a")].validity == "last-known"
+
+
+def test_a_late_reading_of_a_lost_guest_brings_its_definition() -> None:
+    alive = qemu("a", start_ticks=100, cpus="0-7")
+    lost = account(ledger_of(), listing(at=10.0), processes(alive, at=10.5))
+    late = guest("a", {0: 2}, at=9.0)
+    seen = see(lost, late).sightings[uuid_of("a")]
+    assert (seen.validity, seen.domain, seen.xml_at) == ("lost-by-libvirt", late.domain, 9.0)
+
+
 def test_a_lost_guest_is_found_again_when_libvirt_shows_it_active() -> None:
     alive = qemu("a", start_ticks=1)
     lost = account(ledger_of(guest("a", {0: 2})), listing(at=10.0), processes(alive, at=10.5))

@@ -63,6 +63,8 @@ def test_two_rows_never_propose_the_same_free_cpu_and_stay_in_the_cell_while_it_
     guests = [guest(name, {0: 0, 1: 1, 2: 2}) for name in ("a", "b")] + [guest("c", {0: 4})]
     actions = [row.action for row in h2x4().usage(*guests).conflicts]
     assert [action.split(" --live")[0].split(" ")[-1] for action in actions] == ["3", "5", "6"]
+    in_cell_1 = h2x4().usage(guest("a", {0: 4}), guest("b", {0: 4})).conflicts[0].action
+    assert in_cell_1.split(" --live")[0].endswith(" 0 5")
 
 
 def test_without_a_free_cpu_the_way_out_is_another_host() -> None:

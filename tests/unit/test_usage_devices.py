@@ -63,6 +63,8 @@ def test_a_device_of_two_running_guests_is_an_error_and_of_one_that_is_off_only_
     off = _only(on.usage(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="shut-off")))
     assert (off.id, off.severity) == (f"device-twice:pci:{NIC}", "info")
     assert off.owners == both.owners
+    assert both.action.startswith("Find out which of the running guests has it")
+    assert off.action.startswith("Give one of them another device")
 
 
 def test_a_device_that_the_host_lacks_is_missing_for_whoever_names_it() -> None:
