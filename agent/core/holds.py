@@ -39,6 +39,7 @@ class HostSets(Value, frozen=True, kw_only=True):
     """
 
     is_legacy: bool
+    has_split: bool
     usable: int
     dedicated: int
     shared: int
@@ -64,6 +65,7 @@ def host_sets(topology: HostTopology, config: HostConfig) -> HostSets:
     sizes = {pool.size_kib for cell in topology.cells for pool in cell.pages} | {p.size_kib for p in topology.pages}
     return HostSets(
         is_legacy=config.is_legacy,
+        has_split=config.has_split,
         usable=usable,
         dedicated=usable if config.is_legacy else dedicated,
         shared=usable if config.is_legacy else shared,
@@ -186,7 +188,7 @@ def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:
 
 
 def _emulator_cpus(domain: ObservedDomain, vcpus: int, sets: HostSets) -> int:
-    if sets.is_legacy and not vcpus:
+    if not sets.has_split and not vcpus:
         return 0
     emulator = 0
     for pin in (domain.emulator_pin, *(pin.cpus for pin in domain.iothread_pins)):

@@ -86,7 +86,8 @@ class AcceptRule(Value, frozen=True, kw_only=True):
 
 class HostConfig(Value, frozen=True, kw_only=True):
     """dedicated, shared: None when the option is not set. Neither set is nova's legacy mode: both are then all usable
-    CPUs and what only makes sense with a split is not reported. device_spec empty: no filter is configured."""
+    CPUs and what only makes sense with a split is not reported; both the same (vcpu_pin_set) is that mode on fewer
+    CPUs. device_spec empty: no filter is configured."""
 
     dedicated: CpuSet | None = None
     shared: CpuSet | None = None
@@ -101,3 +102,8 @@ class HostConfig(Value, frozen=True, kw_only=True):
     def is_legacy(self) -> bool:
         """Neither CPU set is configured."""
         return self.dedicated is None and self.shared is None
+
+    @property
+    def has_split(self) -> bool:
+        """Pinned and floating guests have CPUs of their own."""
+        return self.dedicated != self.shared

@@ -76,9 +76,10 @@ def cpu_conflicts(
     yield from _pinned_twice(books, sets, free)
     yield from _siblings_of_isolated(books, sets, free)
     yield from _pinned_to_offline(books, topology, sets, free)
-    if not sets.is_legacy:
-        for guest in guests:
+    for guest in guests:
+        if not sets.is_legacy:
             yield from _outside_dedicated(guest, sets)
+        if sets.has_split:
             yield from _shared_on_dedicated(guest, books, sets)
             yield from _emulator_on_dedicated(guest, sets)
 

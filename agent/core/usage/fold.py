@@ -134,7 +134,7 @@ def _reading(guest: GuestHolds, cpus: CpuBooks) -> str | None:
 
 def _confinement(guest: GuestHolds, sets: HostSets) -> str | None:
     over = CpuSet.from_mask(guest.holds.confined.mask & sets.dedicated & ~guest.holds.cpus.mask)
-    if sets.is_legacy or not over:
+    if not sets.has_split or not over:
         return None
     return f"floating guest confined to dedicated {advice.plural(over)}"
 
