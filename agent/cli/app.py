@@ -13,9 +13,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 from cliff.app import App
+from cliff.command import Command
 from cliff.commandmanager import CommandManager
 from cliff.complete import CompleteCommand
 from cliff.help import HelpCommand
@@ -43,6 +45,14 @@ COMMANDS = {
 
 class Help(QuickCommand, HelpCommand):
     """Print what a command does and its options."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """One command's help; ours where no command is named, as cliff's lists installed packages."""
+        if not parsed_args.cmd:
+            self.app.parser.print_help(self.app.stdout)
+            return exits.OK
+        self.app.find(parsed_args.cmd)
+        return super().take_action(parsed_args)
 
 
 class Complete(QuickCommand, CompleteCommand):
@@ -104,13 +114,17 @@ class AgentCtl(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Find the command and run it."""
-        try:
-            factory, name, arguments = self.command_manager.find_command(argv)
-        except ValueError:
-            raise exits.BadArguments(self._unknown(argv[0])) from None
+        factory, name, arguments = self.find(argv)
         command = factory(self, self.options, cmd_name=name)
         parser = command.get_parser(f"{NAME} {name}")
         return command.run(parser.parse_args(arguments))
+
+    def find(self, argv: list[str]) -> tuple[type[Command], str, list[str]]:
+        """The command's class, the name it was called by and its arguments. Raises BadArguments."""
+        try:
+            return self.command_manager.find_command(argv)
+        except ValueError:
+            raise exits.BadArguments(self._unknown(argv[0])) from None
 
     def say(self, text: str) -> None:
         """A line for people, beside the output."""
@@ -126,6 +140,7 @@ class AgentCtl(App):
 
 def run(argv: Sequence[str]) -> int:
     """Run agentctl, turn every end into an exit code and a line on standard error. Never raises."""
+    _open_closed_streams()
     _tolerate_unprintable(sys.stdout)
     code = _run(list(argv))
     try:
@@ -196,6 +211,13 @@ def _discard_output() -> None:
     """The reader has gone (head, less), or the disk is full: keep Python's last flush from complaining about it."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Python gives None for a stream that the caller closed (agentctl >&-): then nobody wants to read it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # until the end
 
 
 def _tolerate_unprintable(stream: TextIO) -> None:

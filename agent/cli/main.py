@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command (None: the process's own arguments) and return its exit code; never raises."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
-        sys.stdout.write(SUMMARY)
+        print(SUMMARY, end="")
         return 0
     from agent.cli.app import run  # cliff costs 60 ms, which the summary need not wait for
 

@@ -80,9 +80,10 @@ def cell(value: object, nothing: str = "") -> str | int:
     if isinstance(value, int):
         return value
     if isinstance(value, Mapping):
-        return plain(", ".join(f"{name}={cell(part)}" for name, part in value.items()))
+        return plain(", ".join(f"{name}={cell(part, NOTHING)}" for name, part in value.items()))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return plain(", ".join(str(cell(part)) for part in value))
+        comma = "; " if isinstance(value[0], Mapping) else ", "
+        return plain(comma.join(str(cell(part)) for part in value))
     return plain(str(value))
 
 

@@ -254,6 +254,8 @@ def test_a_conflict_table_is_narrow_unless_asked_for_all(ask: Ask) -> None:
         (contended(), ["status", "--direct"], 2),
         (contended(), ["show"], 2),
         (contended(), ["help", "topology"], 0),
+        (contended(), ["help"], 0),
+        (contended(), ["help", "nonsense"], 2),
         (contended(), ["topology", "--help"], 0),
         (contended(), ["--help"], 0),
         (contended(), ["complete"], 0),

@@ -135,6 +135,21 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert (done.returncode, done.stderr) == (3, "agentctl: the output could not be written: No space left on device\n")
 
 
+def test_closed_output_is_no_fault() -> None:
+    with served(contended()) as path:
+        command = f"{sys.executable} -m agent.cli.main conflicts --socket {path} >&-"
+        done = subprocess.run(
+            ["sh", "-c", command], check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment()
+        )
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_completion_is_a_script_that_bash_takes() -> None:
+    script = agentctl("complete").stdout
+    assert "cmds_check=" in script
+    assert subprocess.run(["bash", "-n"], input=script, check=False, text=True, timeout=TIMEOUT_S).returncode == 0
+
+
 def test_ctrl_c_ends_it_with_130_and_no_traceback() -> None:
     with listener(None) as path:
         process = subprocess.Popen(
