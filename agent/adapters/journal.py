@@ -72,6 +72,11 @@ class StateLock:
                 f"Another compute-agent (process {other}) uses the state folder {state_path}. "
                 "Stop it, or give this one another folder with --state-path."
             ) from error
+        except OSError as error:
+            self.release()
+            raise JournalError(
+                f"The state folder {state_path} knows no locks: {error.strerror}. Use a local disk."
+            ) from error
         # the number is for people only: a full or read-only disk must not keep the daemon from starting
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
