@@ -55,8 +55,7 @@ class QemuProcesses:
     """Finds QEMU by its command line (-uuid, -name guest=), which libvirt always gives; remembers what it has read.
 
     proc: where procfs is. pid_dir: libvirt's pid files; the processes they name are looked at again each time.
-    boot_clock: seconds since boot, as the start times of processes count. is_ours(pid): whether a QEMU process found
-    counts; for tests, which share the machine. Not to be shared between threads.
+    boot_clock: seconds since boot, as the start times of processes count. Not to be shared between threads.
     """
 
     def __init__(
@@ -66,13 +65,11 @@ class QemuProcesses:
         *,
         clock: Callable[[], float] = time.monotonic,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
-        is_ours: Callable[[int], bool] = lambda _pid: True,
     ) -> None:
         self._proc = str(proc)
         self._pid_dir = pid_dir
         self._clock = clock
         self._boot_clock = boot_clock
-        self._is_ours = is_ours
         self._seen: dict[int, _Seen] = {}
         self._pid_files: dict[str, int] = {}
         self._denied = False
@@ -133,8 +130,6 @@ class QemuProcesses:
             return
         age_s = self._boot_clock() - stat.start_ticks / _TICKS_PER_S
         qemu = _qemu_of(cmdline.split("\0"))
-        if qemu is not None and not self._is_ours(pid):
-            qemu = None
         self._seen[pid] = _Seen(inode, stat.start_ticks, qemu, age_s >= YOUNG_S)
 
     def _living(self, named: frozenset[int]) -> dict[str, LivingProcess]:

@@ -6,7 +6,7 @@ it: afterwards it is started, resumed and emptied again for the next one.
 `guest(name, **options)`: starts a tiny guest on it and returns its name, uuid and QEMU's pid; start=False defines it
 only; options as of tests/lab/guest: guest("a", vcpus=2, pin={0: "0", 1: "1"}, emulatorpin="0").
 
-QEMU processes of other libvirtds on the machine are visible too: QemuProcesses(is_ours=libvirtd.owns) leaves them out.
+QEMU processes of other libvirtds on the machine are visible too: only those of `libvirtd` have a pid file in .pid_dir.
 """
 
 from __future__ import annotations
