@@ -168,8 +168,6 @@ def _run(argv: list[str]) -> int:
     except BrokenPipeError:
         _discard_output()
         return exits.BROKEN_PIPE
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
     except AgentError as error:
         return _fail(str(error), exits.COULD_NOT_LOOK, debug=debug)
     except OSError as error:

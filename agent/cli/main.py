@@ -17,6 +17,7 @@ sys.modules["eventlet"] = None  # type: ignore[assignment]  # libraries import i
 
 from collections.abc import Sequence
 
+INTERRUPTED = 130
 SUMMARY = """\
 agentctl: what a libvirt host has, who sits where, what contradicts. Only reads.
   status          how the agent and the host are, on one screen
@@ -37,9 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments:
         print(SUMMARY, end="")
         return 0
-    from agent.cli.app import run  # cliff costs 60 ms, which the summary need not wait for
+    try:
+        from agent.cli.app import run  # cliff costs 60 ms, which the summary need not wait for
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":
