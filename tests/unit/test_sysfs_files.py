@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.adapters.sysfs import discover
+from agent.adapters.sysfs import discover, is_partial
 from agent.adapters.sysfs.files import PATIENCE_S, Files, read_file
 from agent.core.cpuset import CpuSet
 from tests.builders_sysfs import Node, build_tree, remove, write
@@ -54,6 +54,8 @@ def test_a_cpu_that_stays_busy_is_unknown_and_not_offered_and_the_rest_is_told(h
     seen = discover(host, sleep=slept.append, read=Failing(errno.EBUSY, "cpu3/online"))
     assert [cpu.id for cpu in seen.cpus if cpu.online is None] == [3]
     assert seen.usable == CpuSet.parse("0-2,4-6")
+    assert is_partial(seen)
+    assert not is_partial(discover(host))
     assert seen.offline == CpuSet((7,))
     assert seen.cells[0].memory_kib == 16 << 20
     assert [(problem.source, problem.values["error"]) for problem in seen.problems] == [

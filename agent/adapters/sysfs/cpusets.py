@@ -10,6 +10,8 @@ from agent.core.values import Value
 
 _GUEST_GROUPS = ("machine.slice", "machine")
 """libvirt's parent of all guests, with systemd and without."""
+_V1 = "sys/fs/cgroup/cpuset"
+_V2 = "sys/fs/cgroup"
 _CPUS_V1 = ("cpuset.effective_cpus", "cpuset.cpus", "cpus")
 _MEMS_V1 = ("cpuset.effective_mems", "cpuset.mems", "mems")
 _CPUS_V2 = ("cpuset.cpus.effective",)
@@ -48,9 +50,16 @@ def read_allowed(files: Files) -> Allowed:
     return Allowed()
 
 
+def cpuset_files() -> Iterator[str]:
+    """All files of the live machine that `read_allowed` may go by."""
+    for folder, names in ((_V1, _CPUS_V1 + _MEMS_V1), (_V2, _CPUS_V2 + _MEMS_V2)):
+        for group in (*(f"{folder}/{guests}" for guests in _GUEST_GROUPS), folder):
+            yield from (f"{group}/{name}" for name in names)
+
+
 def _hierarchies(files: Files) -> Iterator[_Hierarchy]:
     own = files.text("proc/self/cpuset") if files.recorded else None
-    seen = {"sys/fs/cgroup/cpuset": False, "sys/fs/cgroup": True}
+    seen = {_V1: False, _V2: True}
     if files.recorded:
         seen = {**_mounts(files), **seen}
     for folder, unified in seen.items():

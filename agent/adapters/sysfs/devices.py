@@ -20,6 +20,8 @@ MDEV = "sys/bus/mdev/devices"
 VDPA = "sys/bus/vdpa/devices"
 NET = "sys/class/net"
 
+GONE = "has no vendor, product or class now, so this device is left out"
+
 _GROUP = re.compile(r"\d{1,9}", re.ASCII)
 _VDPA = re.compile(r"vdpa\d+")
 _VIRTUAL_FUNCTION = re.compile(r"virtfn\d+")
@@ -60,7 +62,7 @@ def _device(files: Files, address: PciAddress, folder: str, cells: Mapping[int, 
     names = files.names(folder)
     ids = _ids(files, folder, names)
     if ids is None:
-        files.problem(folder, "has no vendor, product or class (it may have gone meanwhile), so it is left out")
+        files.problem(folder, GONE)
         return None
     vendor_id, product_id, class_code = ids
     vdpa = tuple(sorted(name for name in names if _VDPA.fullmatch(name)))

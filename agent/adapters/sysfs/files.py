@@ -22,6 +22,8 @@ PATIENCE_S = 1.5
 
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
+UNREAD = "could not be read, so this fact is left out"
+
 HIGHEST_NUMBER = 0xFFFF
 """No kernel has that many CPUs or cells; a larger number is rubbish, and a set of it would cost minutes."""
 
@@ -214,7 +216,7 @@ class Files:
         number = error.errno or 0
         why = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
         self._unread.add(name)
-        self.problem(name, "could not be read, so this fact is left out", error=why)
+        self.problem(name, UNREAD, error=why)
 
 
 def _shortened(rows: list[Problem]) -> list[Problem]:

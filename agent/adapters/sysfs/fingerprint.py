@@ -9,14 +9,13 @@ from pathlib import Path
 from agent.adapters.sysfs.cells import FOLDER as NODES
 from agent.adapters.sysfs.cells import POOLS
 from agent.adapters.sysfs.cpus import FOLDER as CPUS
+from agent.adapters.sysfs.cpusets import cpuset_files
 from agent.adapters.sysfs.devices import MDEV, NET, PCI, VDPA
 from agent.adapters.sysfs.files import Read, read_file
 
 _MASKS = ("online", "present", "isolated", "nohz_full")
 _POOL_FILES = ("nr_hugepages", "free_hugepages", "surplus_hugepages", "resv_hugepages")
-_GROUPS = ("cpuset/machine.slice/cpuset.cpus", "cpuset/machine/cpuset.cpus", "cpuset/cpuset.cpus") + tuple(
-    f"{group}cpuset.cpus.effective" for group in ("machine.slice/", "machine/", "")
-)
+_GROUPS = tuple(cpuset_files())
 
 
 def changing_facts(root: Path, *, read: Read = read_file) -> Hashable:
@@ -30,10 +29,10 @@ def changing_facts(root: Path, *, read: Read = read_file) -> Hashable:
     return (
         tuple(look.text(f"{CPUS}/{name}") for name in _MASKS),
         tuple(look.nodes()),
-        tuple(look.pools(POOLS)),
+        (look.memory("proc/meminfo"), tuple(look.pools(POOLS))),
         tuple(look.pci()),
         (look.names(MDEV), look.names(VDPA), tuple(look.interfaces())),
-        tuple(look.text(f"sys/fs/cgroup/{name}") for name in _GROUPS),
+        tuple(look.text(name) for name in _GROUPS),
     )
 
 
@@ -68,7 +67,7 @@ class _Look:
                 yield (
                     name,
                     self.text(f"{folder}/cpulist"),
-                    self._memory(folder),
+                    self.memory(f"{folder}/meminfo"),
                     tuple(self.pools(f"{folder}/hugepages")),
                 )
 
@@ -93,8 +92,8 @@ class _Look:
             if target is not None and "/virtual/" not in target:
                 yield target
 
-    def _memory(self, folder: str) -> Hashable:
-        meminfo = self.text(f"{folder}/meminfo")
+    def memory(self, name: str) -> Hashable:
+        meminfo = self.text(name)
         return (
             next((line for line in meminfo.splitlines() if b"MemTotal" in line), b"")
             if isinstance(meminfo, bytes)

@@ -40,7 +40,8 @@ def read_places(files: Files, masks: Masks, caches: Sequence[Cache]) -> dict[int
     dies = reader.labels(("die_cpus",), "die_id")
     clusters = reader.labels(("cluster_cpus",), "cluster_id")
     core_ids = {cpu: reader.number(cpu, "core_id") for cpu in masks.online}
-    siblings = _siblings(files, reader, core_ids, caches)
+    siblings = _siblings(files, _threads(reader), sockets, core_ids, caches)
+    sockets = {cpu: _socket_of(siblings[cpu], sockets) for cpu in masks.online}
     cores = _cores(sockets, core_ids, siblings)
     kinds = read_kinds(files, masks)
     return {
@@ -63,7 +64,7 @@ def _names(files: Files, masks: Masks, cpu: int) -> frozenset[str]:
 
 def _tell_missing(files: Files, cpus: CpuSet) -> None:
     if cpus:
-        what = "no topology of these online CPUs: their socket and core are not known, each counts as a core of its own"
+        what = "these online CPUs have no topology: what others say of them is taken, else each is a core of its own"
         files.problem(f"{FOLDER}/cpu{cpus.lowest}/topology", what, cpus=cpus)
 
 
@@ -151,18 +152,45 @@ def _lowest_unused(labels: Mapping[int, int | None]) -> int:
     return next(number for number in itertools.count() if number not in used)
 
 
-def _siblings(
-    files: Files, reader: _Reader, core_ids: Mapping[int, int | None], caches: Sequence[Cache]
-) -> dict[int, CpuSet]:
-    """Thread siblings of each CPU, itself among them. Two CPUs are siblings if either says so."""
+def _threads(reader: _Reader) -> list[CpuSet]:
+    """The groups of thread siblings. Two CPUs are siblings if either says so."""
     said = {cpu: reader.group(cpu, ("core_cpus", "thread_siblings")) or CpuSet((cpu,)) for cpu in reader.online}
-    _tell_one_sided(files, said)
-    groups = {group.lowest: group for group in _closure(said).values()}
-    together: dict[int, CpuSet] = {}
-    for group in groups.values():
-        for core in _split_modules(files, group, core_ids, caches):
-            together.update(dict.fromkeys(core, core))
-    return together
+    _tell_one_sided(reader.files, said)
+    return list({group.lowest: group for group in _closure(said).values()}.values())
+
+
+def _siblings(
+    files: Files,
+    threads: Iterable[CpuSet],
+    sockets: Mapping[int, int | None],
+    core_ids: Mapping[int, int | None],
+    caches: Sequence[Cache],
+) -> dict[int, CpuSet]:
+    """The core of each CPU: its siblings, itself among them, after what cannot be one core was split."""
+    cores = (
+        core
+        for group in threads
+        for part in _split_sockets(files, group, sockets)
+        for core in _split_modules(files, part, core_ids, caches)
+    )
+    return {cpu: core for core in cores for cpu in core}
+
+
+def _socket_of(core: CpuSet, sockets: Mapping[int, int | None]) -> int | None:
+    """A CPU whose socket is not known is where its siblings are."""
+    return next((sockets[cpu] for cpu in core if sockets[cpu] is not None), None)
+
+
+def _split_sockets(files: Files, group: CpuSet, sockets: Mapping[int, int | None]) -> list[CpuSet]:
+    by_socket: defaultdict[int | None, list[int]] = defaultdict(list)
+    for cpu in group:
+        by_socket[sockets[cpu]].append(cpu)
+    if len(by_socket.keys() - {None}) <= 1:
+        return [group]
+    said = [("thread_siblings", group), *((f"socket {number}", CpuSet(cpus)) for number, cpus in by_socket.items())]
+    what = f"CPUs {group} are named siblings, yet sit in several sockets; they are shown as a core in each"
+    files.contradiction(f"{FOLDER}/cpu{group.lowest}/topology", what, said)
+    return [CpuSet(cpus) for cpus in by_socket.values()]
 
 
 def _closure(said: Mapping[int, CpuSet]) -> dict[int, CpuSet]:
@@ -188,11 +216,12 @@ def _split_modules(
     files: Files, group: CpuSet, core_ids: Mapping[int, int | None], caches: Sequence[Cache]
 ) -> list[CpuSet]:
     """AMD family 15h names the two cores of a module siblings; their ids differ and each has an L1 data cache."""
-    if len({core_ids[cpu] for cpu in group}) == 1:
+    ids = {core_ids[cpu] for cpu in group} - {None}
+    if len(ids) <= 1:
         return [group]
     said = [("thread_siblings", group), *((f"cpu{cpu}/topology/core_id", core_ids[cpu]) for cpu in group)]
     own_l1 = {c.cpus for c in caches if c.level == 1 and c.type != "instruction" and not c.cpus.isdisjoint(group)}
-    if len({core_ids[cpu] for cpu in group}) == len(group) == len(own_l1):
+    if len(ids) == len(group) == len(own_l1):
         what = f"CPUs {group} are named siblings, yet have own core ids and own L1 caches; each is shown as a core"
         files.contradiction(f"{FOLDER}/cpu{group.lowest}/topology", what, said)
         return [CpuSet((cpu,)) for cpu in group]
