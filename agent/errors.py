@@ -10,6 +10,7 @@
     │   ├── LibvirtTimeout       a call did not come back in its time
     │   └── DomainGone           the domain is not there (any more)
     ├── JournalError       the journal cannot be read or written
+    │   └── JournalTooNew        a newer release wrote it
     ├── TwinRunning        another agent uses the same state folder
     ├── DaemonUnavailable  the agent's socket is missing, refused, or not ours
     └── RequestRefused     the agent answered no
@@ -60,6 +61,10 @@ class DomainGone(LibvirtError):
 
 class JournalError(AgentError):
     """The journal cannot be read or written."""
+
+
+class JournalTooNew(JournalError):
+    """A newer release wrote the journal, so this one must not touch it."""
 
 
 class TwinRunning(AgentError):

@@ -1,7 +1,7 @@
 """The daemon: wires adapters, tracker and watch together, answers signals, and ends with a meaningful exit code.
 
 Exit codes: 0 a clean stop; 2 the configuration is wrong; 3 another agent runs on the same state folder or socket;
-4 the journal cannot be used.
+4 the state folder cannot be used at all, or its journal is of a newer release.
 """
 
 import sys
@@ -26,8 +26,8 @@ from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
 from agent.adapters.udev import OVERFLOW, UdevMonitor
 from agent.core.cpuset import CpuSet
-from agent.core.snapshot import Snapshot, SourceState
-from agent.errors import ConfigError, JournalError, LibvirtError, TwinRunning
+from agent.core.snapshot import Identity, Snapshot, SourceState
+from agent.errors import ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
 from agent.handlers import Handlers
 from agent.look import host_look, open_libvirt
 from agent.render.welcome import welcome
@@ -68,9 +68,9 @@ class Service:
             signal.signal(number, lambda asked, _frame: self._signals.put(asked))
         state_path = Path(settings.state_path)
         self._lock = StateLock(state_path)
-        self._journal = Journal.open(state_path)
+        self._journal, identity = _begin_journal(state_path)
         self._tracker = Tracker(
-            identity=self._journal.begin(_boot_id()),
+            identity=identity,
             config=settings.host_config,
             since=self._journal.conflict_since(),
             now=rfc3339_now,
@@ -267,7 +267,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in (*conf.describe(settings), *settings.notes, *(f"warning: {text}" for text in settings.warnings)):
             sys.stdout.write(f"{line}\n")
         return 0
-    conf.setup_logging(arguments)
+    try:
+        conf.setup_logging(arguments)
+    except ConfigError as error:
+        sys.stderr.write(f"compute-agent: {error}\n")
+        return EXIT_CONFIG
     log_notes(settings)
     return _run(settings, arguments)
 
@@ -303,6 +307,23 @@ def next_commands(socket_dir: str) -> tuple[str, ...]:
     elsewhere = socket_dir != DEFAULT_SOCKET_DIR
     export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
     return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", "why 0")))
+
+
+def _begin_journal(state_path: Path) -> tuple[Journal, Identity]:
+    """A disk that takes no writes costs what would be kept, never the view of the host. Raises JournalTooNew."""
+    try:
+        journal = Journal.open(state_path)
+        try:
+            return journal, journal.begin(_boot_id())
+        except JournalError:
+            journal.close()
+            raise
+    except JournalTooNew:
+        raise
+    except JournalError as error:
+        LOG.error("%s", error)
+        journal = Journal.unstored(state_path, str(error))
+        return journal, journal.begin(_boot_id())
 
 
 def rfc3339_now() -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import time
 
 from agent.core.snapshot import Identity
-from agent.errors import JournalError, TwinRunning
+from agent.errors import JournalError, JournalTooNew, TwinRunning
 
 LOG = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class Journal:
     read-only, ...), nothing of it is stored and what was stored before is intact.
     """
 
-    def __init__(self, database: sqlite3.Connection, folder: Path, problem: str | None) -> None:
-        """For `open`."""
+    def __init__(self, database: sqlite3.Connection, folder: Path | None, problem: str | None) -> None:
+        """For `open` and `unstored`."""
         self.problem = problem
         """What was wrong with the file and what became of it, one sentence; None: nothing. For the source report."""
         self._database = database
@@ -110,7 +110,7 @@ class Journal:
         """Open or make the journal of this folder. wall: seconds since 1970, names what is moved aside.
 
         A damaged file is moved aside and kept; the last good copy takes its place, else a new one (see `problem`).
-        Raises JournalError when the folder cannot be used, or a newer release wrote the file.
+        Raises JournalError when the folder cannot be used, JournalTooNew when a newer release wrote the file.
         """
         file = state_path / FILE
         with _told(f"open {file}"):
@@ -119,6 +119,17 @@ class Journal:
             if problem:
                 LOG.error("journal %s", problem)
             return cls(_connect(file), state_path, problem)
+
+    @classmethod
+    def unstored(cls, state_path: Path, why: str) -> Journal:
+        """A journal of this run alone, for a disk that takes no writes (`why`): it begins with what can be read there.
+
+        Its epoch may come again after a restart; `problem` says that nothing is kept.
+        """
+        database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        if not any(_taken_over(state_path / name, database) for name in (FILE, LAST_GOOD_FILE)):
+            database.executescript(_SCHEMA)
+        return cls(database, None, f"{why} Nothing is kept until it is restarted on a disk that takes writes.")
 
     def begin(self, boot_id: str) -> Identity:
         """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
@@ -156,6 +167,8 @@ class Journal:
 
     def save_copy(self) -> None:
         """Fold the write-ahead log into the file and make the last good copy anew. Raises JournalError."""
+        if self._folder is None:
+            return
         with self._lock, _told(f"write {self._folder / LAST_GOOD_FILE}"):
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             _copy(self._database, self._folder / LAST_GOOD_FILE)
@@ -199,7 +212,7 @@ def _told(what: str) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         raise JournalError(
             f"The journal cannot {what}: {error}. Check space, permissions and mount options of the state folder; "
-            "the agent goes on and tries again."
+            "the agent goes on."
         ) from error
 
 
@@ -223,6 +236,20 @@ def _open_lock_file(state_path: Path) -> int:
         ) from error
 
 
+def _taken_over(file: Path, database: sqlite3.Connection) -> bool:
+    """Fill an empty database from a file that is only read; False when it holds no journal of ours."""
+    try:
+        # immutable: no lock and no log beside it, which a read-only folder does not take
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as stored:
+            (version,) = stored.execute("PRAGMA user_version").fetchone()
+            if version != SCHEMA_VERSION or _identity_row(stored) is None:
+                return False
+            stored.backup(database)
+            return True
+    except sqlite3.Error:
+        return False
+
+
 def _connect(file: Path) -> sqlite3.Connection:
     """Open a sound journal, or make one where none is. Raises sqlite3.Error."""
     database = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=1.0)
@@ -241,7 +268,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 def _repair(file: Path, now: float) -> str | None:
     """Leave a sound journal, or none, at `file`. What was wrong and what became of it; None: nothing was.
 
-    Raises sqlite3.Error, OSError when the disk is at fault, JournalError for a newer schema.
+    Raises sqlite3.Error, OSError when the disk is at fault, JournalTooNew for a newer schema.
     """
     copy = file.with_name(LAST_GOOD_FILE)
     if not file.exists() or file.stat().st_size == 0:
@@ -257,7 +284,7 @@ def _repair(file: Path, now: float) -> str | None:
 def _damage(file: Path) -> str | None:
     """What makes this no journal of ours. Opened read-only: an ordinary connection removes the log of what it rejects.
 
-    Raises sqlite3.Error when the disk is at fault, JournalError for a newer schema.
+    Raises sqlite3.Error when the disk is at fault, JournalTooNew for a newer schema.
     """
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -280,7 +307,7 @@ def _damage(file: Path) -> str | None:
 
 def _check_version(file: Path, version: int) -> None:
     if version > SCHEMA_VERSION:
-        raise JournalError(
+        raise JournalTooNew(
             f"{file} was written by a newer compute-agent (schema {version}, this one knows {SCHEMA_VERSION}). "
             "Install that release again, or give this one another folder with --state-path."
         )

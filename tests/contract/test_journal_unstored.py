@@ -1,0 +1,72 @@
+"""A journal of one run alone, where the disk takes no writes."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from agent.adapters.journal import FILE, LAST_GOOD_FILE, SCHEMA_VERSION, Journal
+from agent.errors import JournalTooNew
+
+SINCE = {"cpu-pinned-twice:cpu:3": "2026-11-30T12:00:00Z"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A folder with a journal of two starts and a conflict."""
+    for _ in range(2):
+        journal = Journal.open(tmp_path)
+        journal.begin("b")
+        journal.remember_conflicts(SINCE)
+        journal.close()
+    return tmp_path
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_it_goes_on_from_what_can_be_read_and_writes_nothing(kept: Path) -> None:
+    stored = Journal.open(kept)
+    last = stored.last_identity("b")
+    stored.close()
+    before = content(kept)
+    journal = Journal.unstored(kept, "The disk is full.")
+    identity = journal.begin("b")
+    assert last is not None
+    assert (identity.agent_id, identity.epoch) == (last.agent_id, 3)
+    assert journal.conflict_since() == SINCE
+    journal.remember_conflicts({"other": "2026-11-30T13:00:00Z"})
+    assert journal.conflict_since() == {"other": "2026-11-30T13:00:00Z"}
+    assert journal.problem == "The disk is full. Nothing is kept until it is restarted on a disk that takes writes."
+    journal.save_copy()
+    journal.close()
+    assert content(kept) == before
+
+
+@pytest.mark.parametrize("spoil", ["noise", "gone"])
+def test_it_begins_with_the_last_good_copy_when_the_journal_cannot_be_read(kept: Path, spoil: str) -> None:
+    if spoil == "gone":
+        (kept / FILE).unlink()
+    else:
+        (kept / FILE).write_bytes(b"no database" * 1000)
+    journal = Journal.unstored(kept, "x")
+    assert (journal.begin("b").epoch, journal.conflict_since()) == (3, SINCE)
+    journal.close()
+
+
+def test_without_anything_to_read_it_is_a_new_agent(tmp_path: Path) -> None:
+    (tmp_path / LAST_GOOD_FILE).write_bytes(b"")
+    journal = Journal.unstored(tmp_path / "missing", "x")
+    assert (journal.begin("b").epoch, journal.conflict_since()) == (1, {})
+    journal.close()
+
+
+def test_a_journal_of_a_newer_release_is_told_apart_from_a_bad_disk(kept: Path) -> None:
+    database = sqlite3.connect(kept / FILE)
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    database.close()
+    with pytest.raises(JournalTooNew, match="Install that release again"):
+        Journal.open(kept)
