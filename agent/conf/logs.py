@@ -5,20 +5,40 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from oslo_log import log
+from oslo_log import formatters, log
 
 from agent.conf import options
 from agent.conf.settings import own_source
+from agent.errors import ConfigError
 
 
 def setup_logging(argv: Sequence[str] | None, default_config_files: Sequence[str] | None = None) -> None:
     """Log to where [DEFAULT] log_file, use_journal, ... say, else to standard error; after a reload again.
 
-    Raises ConfigError when the files cannot be read or parsed.
+    Raises ConfigError when the files cannot be read or parsed, or the log cannot be opened; it then goes where it went.
     """
     own = own_source(options.command_line().parse_args(argv), default_config_files)
-    before = list(logging.getLogger().handlers)
-    log.setup(own.conf, "compute-agent", options.version(), fix_eventlet=False)
+    root = logging.getLogger()
+    before = list(root.handlers)
+    try:
+        log.setup(own.conf, "compute-agent", options.version(), fix_eventlet=False)
+    except (OSError, log.LogConfigError) as error:
+        root.handlers[:] = before
+        raise ConfigError(
+            f"[DEFAULT] the log cannot be set up: {error}. See log_file, log_dir, log_config_append."
+        ) from error
+    for handler in root.handlers:
+        if isinstance(handler.formatter, formatters.ContextFormatter):
+            handler.setFormatter(_Formatter(config=own.conf, datefmt=handler.formatter.datefmt))
     for handler in before:
         if isinstance(handler, logging.FileHandler):
             handler.close()  # oslo.log drops its old handlers and leaves their files open
+
+
+class _Formatter(formatters.ContextFormatter):
+    """Without oslo.log's summary of the error that is being handled: our lines say themselves what went wrong."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        summary = getattr(record, "error_summary", "")
+        return text.removesuffix(f": {summary}") if summary and not record.exc_info else text

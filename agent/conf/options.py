@@ -211,7 +211,7 @@ def log_opts() -> list[cfg.Opt]:
         own,
         use_stderr=True,
         logging_default_format_string=LOG_FORMAT,
-        logging_exception_prefix="%(asctime)s.%(msecs)03d ERROR %(name)s",
+        logging_exception_prefix="%(asctime)s.%(msecs)03d ERROR %(name)s |",
     )
     return own
 

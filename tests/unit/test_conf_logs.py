@@ -1,0 +1,53 @@
+"""Where the log goes, and that a bad place for it is a fault of the configuration; each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+START = "import logging, sys; from agent import conf; from agent.errors import ConfigError\n"
+
+
+def run(code: str, *arguments: str) -> list[str]:
+    """What it logs to standard error, without times."""
+    command = [sys.executable, "-W", "error", "-c", START + code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    return [line.split(maxsplit=2)[2] for line in done.stderr.splitlines()]
+
+
+def test_a_line_about_an_expected_error_says_it_once() -> None:
+    code = (
+        "conf.setup_logging(sys.argv[1:])\n"
+        "try: raise ConfigError('the disk is full')\n"
+        "except ConfigError as error: logging.getLogger('x').error('stopped: %s', error)\n"
+    )
+    assert run(code) == ["ERROR x stopped: the disk is full"]
+
+
+def test_a_line_with_a_traceback_keeps_the_error_beside_its_words() -> None:
+    code = (
+        "conf.setup_logging(sys.argv[1:])\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.getLogger('x').exception('a pass failed')\n"
+    )
+    lines = run(code)
+    assert lines[0] == "ERROR x a pass failed: ZeroDivisionError: division by zero"
+    assert "ERROR x |Traceback (most recent call last):" in lines
+
+
+@pytest.mark.parametrize("options", ["log_file={}/no/such/folder/x.log", "log_file={}", "log_config_append={}/none"])
+def test_a_log_that_cannot_be_opened_is_a_fault_and_the_log_goes_on_where_it_went(tmp_path: Path, options: str) -> None:
+    bad = tmp_path / "bad.conf"
+    bad.write_text(f"[DEFAULT]\n{options.format(tmp_path)}\n")
+    code = (
+        "conf.setup_logging([])\n"
+        "try: conf.setup_logging(sys.argv[1:])\n"
+        "except ConfigError as error: logging.getLogger('x').error('%s', error)\n"
+    )
+    (line,) = run(code, "--config-file", str(bad))
+    assert line.startswith("ERROR x [DEFAULT] the log cannot be set up: ")
+    assert line.endswith(". See log_file, log_dir, log_config_append.")
