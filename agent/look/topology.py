@@ -83,8 +83,11 @@ class TopologyLook:
         facts = sysfs.changing_facts(self._root, read=self._read)
         too_old = now - self._discovered_at >= self.deep_interval_s
         moved = self._discovered is None or deep or too_old or facts != self._facts
+        if moved or (self._discovered is not None and sysfs.is_partial(self._discovered)):
+            found = sysfs.discover(self._root, read=self._read, sleep=self._sleep)
+            moved = moved or found != self._discovered
+            self._discovered = found
         if moved:
-            self._discovered = sysfs.discover(self._root, read=self._read, sleep=self._sleep)
             self._facts, self._discovered_at = facts, now
             self._verifications_left = VERIFICATIONS
         states: tuple[SourceState, ...] = (SourceState(name="sysfs", read_at=now),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ class Bench:
             read=self._read,
         )
         self.states: dict[str, SourceState] = {}
+        self.gone = False
 
     def set_tree(self, **description: Any) -> None:
         build_tree(self.root, **{"nodes": NODES, "pci": [Pci(address="0000:01:00.0", numa=0)], **description})
@@ -95,6 +97,8 @@ class Bench:
 
     def _read(self, path: str) -> bytes:
         self.reads.append(path)
+        if self.gone and path == str(self.root / VENDOR):
+            raise OSError(errno.ENODEV, "No such device", path)
         return read_file(path)
 
 
@@ -289,3 +293,18 @@ def test_a_busy_file_costs_its_fact_and_the_look_goes_on(tmp_path: Path) -> None
     assert topology is not None
     assert [cpu.online for cpu in topology.cpus] == [True, True, True, None]
     assert 0 < sum(slept) < 2.0
+
+
+def test_a_device_that_could_not_be_read_is_looked_for_in_each_pass_until_it_is_back(bench: Bench) -> None:
+    bench.gone = True
+    assert bench.settle().pci == ()
+    assert bench.one_look() is None
+    assert (bench.discoveries, bench.libvirt.asked) == (1, [])
+    bench.gone = False
+    found = bench.one_look()
+    assert found is not None
+    assert [str(device.address) for device in found.pci] == ["0000:01:00.0"]
+    assert bench.libvirt.asked == ["capabilities", "nodedev"]
+    bench.settle()
+    assert bench.one_look() is None
+    assert bench.discoveries == 0
