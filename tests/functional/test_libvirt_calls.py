@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import queue
 import subprocess
 import sys
 import threading
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience, diagnosis
-from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop, load_libvirt
+from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop, event_loop, load_libvirt
+from agent.adapters.libvirt.host import device_xml
+from agent.adapters.libvirt.link import Events, KeepAlive, Link
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
 from tests.functional.lab import wait_until
 
@@ -36,6 +40,10 @@ def release() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
+
+
+def wait_for(event: threading.Event, _raw: object) -> bool:
+    return event.wait(PATIENT_S)
 
 
 def libvirt_threads(start: str) -> list[str]:
@@ -199,6 +207,65 @@ def test_tries_to_connect_back_off_exponentially_to_a_cap_with_jitter(tmp_path: 
     due = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert all(least <= wait <= least + 0.5 for least, wait in zip(due, waits, strict=False))
     assert len(set(waits[5:10])) > 1
+
+
+def test_connections_that_end_soon_are_opened_again_ever_more_slowly() -> None:
+    rests: list[float] = []
+    patience = Patience(call_timeout_s=0.05, first_retry_s=0.1, longest_retry_s=0.5)
+    connection = LibvirtConnection("test:///default", patience=patience, workers=1, sleep=rests.append)
+    with contextlib.closing(connection):
+        connection.connect(PATIENT_S)
+        for number in range(2, 8):
+            over = threading.Event()
+            with pytest.raises(LibvirtTimeout):
+                connection.call(functools.partial(wait_for, over))
+            over.set()
+            wait_for_number(connection, number)
+    assert rests == [0.1, 0.2, 0.4, 0.5, 0.5]
+
+
+class WithoutNodeDevices:
+    """A virConnect behind which nobody has node devices, as virtqemud is without virtnodedevd."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def nodeDeviceEventRegisterAny(self, *arguments: object) -> int:  # noqa: N802
+        raise load_libvirt().libvirtError("Failed to connect socket to '/run/libvirt/virtnodedevd-sock-ro'")
+
+
+def test_guests_are_seen_without_node_devices(caplog: pytest.LogCaptureFixture) -> None:
+    changes: queue.SimpleQueue[str] = queue.SimpleQueue()
+    libvirt = load_libvirt()
+    event_loop()
+    raw = libvirt.open("test:///default")
+    events = Events(on_change=changes.put, on_device_change=changes.put, on_closed=lambda _link, _sentence: None)
+    link = Link(WithoutNodeDevices(raw), "test:///default", events)
+    link.set_up(KeepAlive(5, 3))
+    xml = "<domain type='test'><name>seen</name><memory>1024</memory><os><type>hvm</type></os></domain>"
+    domain = raw.defineXML(xml)
+    assert changes.get(timeout=PATIENT_S) == domain.UUIDString()
+    assert "tells of no change of node devices" in caplog.text
+    domain.undefine()
+    link.dispose()
+    assert link.disposed.wait(PATIENT_S)
+
+
+def test_a_node_device_that_went_after_the_list_has_no_xml() -> None:
+    raw = load_libvirt().open("test:///default")
+    device = raw.nodeDeviceCreateXML(
+        "<device><parent>scsi_host1</parent><capability type='scsi_host'><capability type='fc_host'>"
+        "<wwnn>2000000012341234</wwnn><wwpn>1000000012349999</wwpn></capability></capability></device>",
+        0,
+    )
+    before = device_xml(device, raw)
+    raw.nodeDeviceLookupByName(device.name()).destroy()
+    assert before is not None
+    assert device_xml(device, raw) is None
+    raw.close()
 
 
 def test_a_loop_that_ends_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-RUN_DIR = "/run/libvirt"
+DEFAULT_SOCKETS = ("/run/libvirt/virtqemud-sock-ro", "/run/libvirt/libvirt-sock-ro")
+"""Where libvirt's client looks, in its order; it takes the first that exists, dead or not."""
+
 DAEMON_PATH = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
 
 _QUOTED_PATH = re.compile(r"'(/[^']+)'")
@@ -31,7 +33,9 @@ def socket_path(uri: str, message: str = "") -> str:
     if quoted:
         return quoted[1].replace("/var/run/", "/run/", 1)
     given = parse_qs(urlsplit(uri).query).get("socket")
-    return given[0] if given else f"{RUN_DIR}/libvirt-sock-ro"
+    if given:
+        return given[0]
+    return next((path for path in DEFAULT_SOCKETS if Path(path).exists()), DEFAULT_SOCKETS[-1])
 
 
 def explain(uri: str, error: Any, libvirt: Any, find: Callable[[str], str | None] = find_daemon) -> str:
@@ -56,7 +60,7 @@ def explain(uri: str, error: Any, libvirt: Any, find: Callable[[str], str | None
         )
     if code in (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_ARG) or "URI" in message:
         return f"libvirt cannot open the URI {uri}: {message}. On a KVM host it is qemu:///system"
-    return f"libvirt cannot be opened at {uri}: {message} (error {code})"
+    return f"libvirt cannot be opened at {uri}: {message} (error {code}). See the log of libvirtd or virtqemud"
 
 
 def frozen(uri: str, waited_s: float) -> str:

@@ -59,7 +59,7 @@ def node_device_xmls(connection: LibvirtConnection, names: Collection[str] | Non
     devices = {device.name(): device for device in connection.call_on(link, _devices, doing="list the node devices")}
     wanted = devices.keys() if names is None else devices.keys() & set(names)
     works = (
-        (name, f"read node device {name}", functools.partial(_device_xml, devices[name])) for name in sorted(wanted)
+        (name, f"read node device {name}", functools.partial(device_xml, devices[name])) for name in sorted(wanted)
     )
     xmls: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -82,7 +82,8 @@ def _devices(raw: Any) -> list[Any]:
     return devices
 
 
-def _device_xml(device: Any, _raw: Any) -> str | None:
+def device_xml(device: Any, _raw: Any) -> str | None:
+    """XML of a virNodeDevice; None when the device has gone since it was listed. Raises libvirtError."""
     libvirt = load_libvirt()
     try:
         text: str = device.XMLDesc(0)

@@ -26,7 +26,8 @@ DOMAIN_EVENTS = (
     "JOB_COMPLETED",
 )
 """What may change where a domain sits or what it holds. TUNABLE tells of vcpupin, emulatorpin and iothreadpin on a
-running guest. Nothing tells of a live numatune, and nothing of a change to the stored definition of a running guest."""
+running guest. Nothing tells of a live numatune, of an iothread that comes or goes, or of a change to the stored
+definition of a running guest (vcpupin --config); only its metadata has an event then too."""
 
 DEVICE_EVENTS = ("LIFECYCLE", "UPDATE")
 
@@ -90,7 +91,14 @@ class Link:
                 self._undo.append(functools.partial(raw.domainEventDeregisterAny, answer))
         for name in DEVICE_EVENTS:
             number = getattr(libvirt, f"VIR_NODE_DEVICE_EVENT_ID_{name}")
-            answer = self._supports(raw.nodeDeviceEventRegisterAny, None, number, self._device_event, None)
+            try:
+                answer = self._supports(raw.nodeDeviceEventRegisterAny, None, number, self._device_event, None)
+            except libvirt.libvirtError as error:
+                if not self.is_alive():
+                    raise
+                # with modular daemons another one has the devices, virtnodedevd; guests must be seen without it
+                LOG.warning("libvirt at %s tells of no change of node devices: %s", self.uri, error)
+                return
             if answer is not None:
                 self._undo.append(functools.partial(raw.nodeDeviceEventDeregisterAny, answer))
 
