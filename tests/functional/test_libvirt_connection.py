@@ -266,35 +266,44 @@ def test_libvirt_itself_refuses_every_change_over_this_connection(
             connection.call(change)
 
 
-def test_a_process_ends_cleanly_although_its_calls_and_its_open_hang(libvirtd: Libvirtd) -> None:
-    program = f"""
-import os, signal, sys, threading, time
+ENDING = """
+import os, signal, sys, time
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience
 from agent.errors import LibvirtTimeout
-connection = LibvirtConnection({libvirtd.ro_uri!r}, patience=Patience(call_timeout_s=0.5, keepalive_interval_s=600))
+uri, pid, calls, close = sys.argv[1], *map(int, sys.argv[2:])
+connection = LibvirtConnection(uri, patience=Patience(call_timeout_s=0.3, keepalive_interval_s=600))
 connection.connect(30)
-other = LibvirtConnection({libvirtd.ro_uri!r})
-os.kill({libvirtd.pid()}, signal.SIGSTOP)
-for _ in range(3):
+other = LibvirtConnection(uri)
+os.kill(pid, signal.SIGSTOP)
+for _ in range(calls):
     try:
         LibvirtHost(connection).list_domains()
     except LibvirtTimeout:
         print("late", flush=True)
 other.start()
-time.sleep(0.5)
-connection.close()
+time.sleep(0.3)
+if close:
+    connection.close()
 print("end", flush=True)
 """
+
+
+@pytest.mark.parametrize("calls", [0, 3])
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_process_ends_cleanly_although_its_calls_and_its_open_hang(
+    calls: int, closes: bool, libvirtd: Libvirtd
+) -> None:
+    arguments = [libvirtd.ro_uri, str(libvirtd.pid()), str(calls), str(int(closes))]
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", ENDING, *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENT_S,
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert (done.returncode, done.stdout) == (0, "late\nlate\nlate\nend\n"), done.stderr
-    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["libvirt call hangs"] * 3
+    assert (done.returncode, done.stdout) == (0, "late\n" * calls + "end\n"), done.stderr
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["libvirt call hangs"] * calls
 
 
 # --- who cannot connect, and what the sentence says -------------------------------------------

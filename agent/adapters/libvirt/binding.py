@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -107,17 +105,3 @@ def _started_loop() -> EventLoop:
     )
     loop.start()
     return loop
-
-
-_open: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def leave_open_at_exit(raw: Any) -> None:
-    """Keep the interpreter's end from closing `raw`: closing asks the daemon, and a frozen one never answers."""
-    _open.add(raw)
-
-
-@atexit.register
-def _leave_open() -> None:
-    for raw in list(_open):
-        raw._o = None

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from agent.adapters.libvirt import diagnosis
-from agent.adapters.libvirt.binding import event_loop, leave_open_at_exit, load_libvirt
+from agent.adapters.libvirt.binding import event_loop, load_libvirt
 from agent.adapters.libvirt.workers import WorkerPool
 from agent.errors import LibvirtError, LibvirtUnavailable
 
@@ -190,7 +190,6 @@ def _opened(uri: str, keepalive: KeepAlive, events: Events) -> Link:
     link = None
     try:
         raw = libvirt.openReadOnly(uri)
-        leave_open_at_exit(raw)
         link = Link(raw, uri, events)
         link.set_up(keepalive)
     except libvirt.libvirtError as error:
