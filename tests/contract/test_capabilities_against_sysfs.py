@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,7 +18,7 @@ from agent.formats.host_xml import (
     read_capabilities,
     read_node_device,
 )
-from tests.recorded_hosts import NAMES, unpack
+from tests.recorded_hosts import NAMES, recorded_host
 
 DATA = Path(__file__).parent.parent / "data"
 NODE_DEVICES = DATA / "nodedevs"
@@ -103,10 +101,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def topology(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostTopology]:
-    folder = tmp_path_factory.mktemp("host")
-    yield discover(unpack(name, folder))
-    shutil.rmtree(folder)
+def topology(name: str) -> HostTopology:
+    with recorded_host(name) as root:
+        return discover(root)
 
 
 def test_each_difference_is_a_row_and_agreement_is_none(name: str, topology: HostTopology) -> None:
@@ -124,8 +121,9 @@ def test_the_expected_rows_are_of_recorded_hosts() -> None:
     assert ROWS.keys() <= set(NAMES)
 
 
-def test_node_devices_of_a_machine_with_virtual_functions_agree_with_its_sysfs(tmp_path: Path) -> None:
-    emulated = discover(unpack("emulated-16cpu-4n-sriov", tmp_path))
+def test_node_devices_of_a_machine_with_virtual_functions_agree_with_its_sysfs() -> None:
+    with recorded_host("emulated-16cpu-4n-sriov") as root:
+        emulated = discover(root)
     said = tuple(read_node_device(path.read_text(encoding="utf-8")) for path in NODE_DEVICES.glob("pci_*.xml"))
     assert device_disagreements(emulated, said) == ()
     assert complete_devices(emulated, said) == emulated

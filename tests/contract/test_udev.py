@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import subprocess
 import threading
@@ -13,6 +14,10 @@ from pathlib import Path
 import pytest
 
 from agent.adapters.udev import OVERFLOW, UdevMonitor
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can make interfaces and have the kernel send events"
+)
 
 BOUND_S = 20.0
 NO_UDEVD = Path("/nonexistent/udev/control")
