@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 _GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?", re.ASCII)
 
-_MASK = re.compile(r"(0x)?[0-9a-f]+(,[0-9a-f]{8})*", re.IGNORECASE)
+_MASK = re.compile(r"(0x)?[0-9a-f]+(,[0-9a-f]{1,8})*", re.IGNORECASE)
 
 HIGHEST_ID = 1 << 20
 """No kernel has that many CPUs; a larger number in a list is a typing error, not a set of a million bits."""
@@ -63,8 +63,10 @@ class CpuSet:
         """
         digits = text.strip().strip("\0").strip()
         if digits and _MASK.fullmatch(digits) is None:
-            raise ValueError(f"{text!r} is not a hexadecimal mask in groups of 8 digits")
-        return cls.from_mask(int(digits.replace(",", ""), 16)) if digits else cls()
+            raise ValueError(f"{text!r} is not a hexadecimal mask in groups of 32 bits")
+        first, *others = digits.split(",")
+        joined = first + "".join(group.zfill(8) for group in others)
+        return cls.from_mask(int(joined, 16)) if digits else cls()
 
     @property
     def mask(self) -> int:
