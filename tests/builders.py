@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -128,6 +128,17 @@ def function(
     )
 
 
+class Reading(TypedDict, total=False):
+    """How a domain was seen: `_seen` has what is meant by default."""
+
+    at: float
+    connection: int
+    validity: Validity
+    problem: str | None
+    persistent: bool | None
+    run: RunIdentity
+
+
 def uuid_of(name: str) -> str:
     """The uuid that `guest` gives a name."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
@@ -150,12 +161,7 @@ def guest(
     mdev: str | None = None,
     maker: Maker = "libvirt",
     facts: Mapping[str, str] = MappingProxyType({}),
-    at: float = 1.0,
-    connection: int = CONNECTION,
-    validity: Validity = "valid",
-    problem: str | None = None,
-    persistent: bool | None = True,
-    run: RunIdentity = NOT_RUN,
+    **reading: Unpack[Reading],
 ) -> Sighting:
     """A domain as libvirt showed it at `at`. pins: host CPU or cpulist text by vCPU; node: all memory bound to it."""
     count = vcpus if vcpus is not None else max(len(pins), 1)
@@ -177,18 +183,7 @@ def guest(
         devices=_devices(dev, mdev),
         facts=MappingProxyType(dict(facts)),
     )
-    return Sighting(
-        uuid=domain.uuid,
-        name=name,
-        state=state,
-        begun_at=at,
-        connection=connection,
-        persistent=persistent,
-        run=run,
-        validity=validity,
-        domain=domain,
-        problem=problem,
-    )
+    return _seen(domain, state, **reading)
 
 
 def unread(name: str, *, kernel_cpus: str | None = None, state: DomainState = "running", at: float = 1.0) -> Sighting:
@@ -239,6 +234,31 @@ def passed(ledger: Ledger, *guests: Sighting, at: float, living: Iterable[Living
         connection=ledger.connection, begun_at=at, complete=True, uuids=frozenset(one.uuid for one in guests)
     )
     return account(seen, complete, processes(*living, at=at + 0.2))
+
+
+def _seen(
+    domain: ObservedDomain,
+    state: DomainState,
+    *,
+    at: float = 1.0,
+    connection: int = CONNECTION,
+    validity: Validity = "valid",
+    problem: str | None = None,
+    persistent: bool | None = True,
+    run: RunIdentity = NOT_RUN,
+) -> Sighting:
+    return Sighting(
+        uuid=domain.uuid,
+        name=domain.name,
+        state=state,
+        begun_at=at,
+        connection=connection,
+        persistent=persistent,
+        run=run,
+        validity=validity,
+        domain=domain,
+        problem=problem,
+    )
 
 
 def _cpu(cpu: int, nodes: Mapping[int, Node], siblings: CpuSet, *, is_online: bool) -> Cpu:

@@ -193,6 +193,13 @@ def test_floating_vcpus_without_a_cpuset_or_over_the_guests_own_pins_are_no_cont
     assert usage.conflicts == ()
 
 
+def test_an_iothread_on_another_guests_cpu_is_moved_by_its_own_command() -> None:
+    usage = h8().usage(guest("a", {0: 2}, iothreads={1: "0", 4: "3"}), guest("n", {0: 3}, maker="nova"))
+    row = _only(usage)
+    assert "a (iothread 4)" in row.cause
+    assert "virsh iothreadpin a 4 4 --live --config" in row.action
+
+
 def test_an_emulator_alone_on_dedicated_cpus_is_named_and_still_holds_them() -> None:
     usage = h8().usage(guest("f", vcpus=2, emu="1-2", iothreads={1: "5"}))
     row = _only(usage)

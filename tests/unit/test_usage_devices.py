@@ -140,3 +140,4 @@ def test_a_mediated_device_of_two_guests_is_named_by_its_uuid() -> None:
 def test_a_missing_mediated_device_is_an_error_for_a_running_guest() -> None:
     row = _only(h8().usage(guest("a", mdev=VGPU)))
     assert (row.id, row.severity) == (f"device-missing:mdev:{VGPU}", "error")
+    assert f"mediated device {VGPU} does not exist" in row.cause

@@ -122,7 +122,9 @@ def test_reserved_pages_are_what_others_eat_from_first() -> None:
 def test_more_pages_than_the_cell_has_are_an_error_and_those_of_the_reserve_a_warning() -> None:
     reserve = (ReservedPages(cell=0, size_kib=2048, count=30),)
     on = configured(_two_cells(cell0=_pool(100, 0)), reserved_pages=reserve)
-    assert _kinds(on.usage(guest("a", mem=150, page=2048, node=0))) == [("pages-over-commit:pages:2048:0", "warning")]
+    (eaten,) = on.usage(guest("a", mem=200, page=2048, node=0)).conflicts
+    assert (eaten.id, eaten.severity) == ("pages-over-commit:pages:2048:0", "warning")
+    assert eaten.action.startswith("Move a guest away or lower reserved_huge_pages")
     (row,) = on.usage(guest("a", mem=202, page=2048, node=0)).conflicts
     assert (row.id, row.severity, row.resource.cell) == ("pages-over-commit:pages:2048:0", "error", 0)
     assert row.cause == "a use 101 pages of 2048 KiB; cell 0 has 100, 30 of them reserved for others"
