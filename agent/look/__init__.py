@@ -27,7 +27,8 @@ class Libvirt(Domains, HostDescription, Protocol):
 
 
 class HostLook:
-    """libvirt None: a recorded tree is read, which has no guests. read, sleep: as of `sysfs.discover`."""
+    """libvirt None: a recorded tree is read, which has no guests. has_processes: an active guest of this libvirt is a
+    QEMU process. read, sleep: as of `sysfs.discover`."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class HostLook:
         clock: Callable[[], float],
         interval_s: float,
         deep_interval_s: float,
+        has_processes: bool = True,
         read: Read = read_file,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -47,7 +49,12 @@ class HostLook:
         self._domains = None
         if libvirt is not None:
             self._domains = DomainsLook(
-                libvirt, processes, clock=clock, interval_s=interval_s, deep_interval_s=deep_interval_s
+                libvirt,
+                processes,
+                clock=clock,
+                interval_s=interval_s,
+                deep_interval_s=deep_interval_s,
+                has_processes=has_processes,
             )
 
     def set_intervals(self, interval_s: float, deep_interval_s: float) -> None:
@@ -127,6 +134,7 @@ def host_look(settings: conf.Settings, libvirt: LibvirtHost | None, *, sysfs_roo
         clock=time.monotonic,
         interval_s=settings.interval_s,
         deep_interval_s=settings.deep_interval_s,
+        has_processes=settings.connection_uri.startswith("qemu"),
     )
 
 

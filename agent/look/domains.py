@@ -37,7 +37,7 @@ class Domains(Protocol):
 
 class DomainsLook:
     """interval_s: time between two timed passes. deep_interval_s: no definition is older than that, since each timed
-    pass reads its share of the oldest again."""
+    pass reads its share of the oldest again. has_processes: an active guest of this driver is a QEMU process."""
 
     def __init__(
         self,
@@ -47,8 +47,10 @@ class DomainsLook:
         clock: Callable[[], float],
         interval_s: float,
         deep_interval_s: float,
+        has_processes: bool = True,
     ) -> None:
         self._libvirt, self._processes, self._clock = libvirt, processes, clock
+        self._has_processes = has_processes
         self.interval_s, self.deep_interval_s = interval_s, deep_interval_s
         self._parsed: dict[str, tuple[bytes, ReadDomain]] = {}
 
@@ -61,6 +63,8 @@ class DomainsLook:
             return self._without_libvirt(ledger, str(error))
         parsed = {uuid: self._parse(text) for uuid, text in texts.items() if isinstance(text, DomainText)}
         processes = self._scan(ledger, listing.uuids, parsed)
+        if self._has_processes and _none_is_visible(listing, processes):
+            processes = msgspec.structs.replace(processes, can_see=False)
         sightings = tuple(
             _sighting(text, read, processes.living.get(uuid))
             for uuid, text in texts.items()
@@ -155,6 +159,13 @@ def _of_this_libvirt(processes: Processes, known: AbstractSet[str]) -> Processes
     return msgspec.structs.replace(processes, living=MappingProxyType(ours))
 
 
+def _none_is_visible(listing: Listing, processes: Processes) -> bool:
+    """Guests are active and no process of any is seen: this is another PID namespace (a container), where the host's
+    processes are hidden though a pid 1 is there."""
+    active = [entry.uuid for entry in listing.entries if entry.libvirt_id is not None]
+    return bool(active) and not any(uuid in processes.living for uuid in active)
+
+
 def _is_news(known: Sighting | None, listed: ListedDomain, connection: int) -> bool:
     return (
         known is None
@@ -225,6 +236,7 @@ def _processes_state(processes: Processes) -> SourceState:
         return SourceState(name="processes", read_at=processes.begun_at)
     return SourceState(
         name="processes",
-        problem="processes of other users cannot be seen (hidepid on /proc, or ProtectProc=invisible in the unit), so"
-        " no guest is taken for gone: mount /proc without hidepid and set ProtectProc=default",
+        problem="QEMU processes of other users cannot be seen (hidepid on /proc, ProtectProc=invisible in the unit, or"
+        " a container with a PID namespace of its own), so no guest is taken for gone: mount /proc without hidepid, set"
+        " ProtectProc=default, run in the host's PID namespace",
     )

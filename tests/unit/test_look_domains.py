@@ -395,3 +395,17 @@ def test_snapshot_is_complete_once_domains_were_listed(bench: Bench) -> None:
     bench.libvirt.reconnect()
     bench.one_pass()
     assert (before.complete, bench.snapshot.complete) == (False, True)
+
+
+def test_active_guests_without_any_visible_process_make_nothing_absent(bench: Bench) -> None:
+    bench.run("a", "b", "c")
+    bench.one_pass()
+    for number in (2001, 2002, 2003):
+        remove_process(bench.proc, number)
+
+    bench.libvirt.stop_domain(uuid_of("a"))
+    bench.libvirt.undefine(uuid_of("a"))
+    bench.one_pass()
+
+    assert bench.validity().keys() == {"a", "b", "c"}
+    assert "PID namespace" in (bench.source("processes").problem or "")
