@@ -10,7 +10,6 @@ sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it wh
 
 import logging
 import os
-import queue
 import shutil
 import signal
 import time
@@ -49,6 +48,8 @@ a frozen libvirtd makes a pass wait for the list, the capabilities, the node dev
 
 STOP_TIMEOUT_S = 5.0
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 DEFAULT_SOCKET_DIR = "/run/compute-agent"
 SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
 FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
@@ -62,10 +63,7 @@ class Service:
         self._settings, self._arguments = settings, arguments
         self._notifier = Notifier.from_environment(os.environ)
         self._status = ""
-        # What a handler may do while the main thread is anywhere: Event.set() could wait for a lock that it holds.
-        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda asked, _frame: self._signals.put(asked))
+        _hold_signals()
         state_path = Path(settings.state_path)
         self._lock = StateLock(state_path)
         self._journal, identity = _begin_journal(state_path)
@@ -134,12 +132,7 @@ class Service:
             LOG.warning("libvirt is not there yet, it is tried again and again: %s", error)
 
     def _serve_signals(self) -> None:
-        while True:
-            asked = {self._signals.get()}
-            while not self._signals.empty():
-                asked.add(self._signals.get())
-            if asked != {signal.SIGHUP}:
-                return
+        while signal.sigwait(SIGNALS) == signal.SIGHUP:
             self._reload()
 
     def _stop(self) -> None:
@@ -307,6 +300,17 @@ def next_commands(socket_dir: str) -> tuple[str, ...]:
     elsewhere = socket_dir != DEFAULT_SOCKET_DIR
     export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
     return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", "why 0")))
+
+
+def _hold_signals() -> None:
+    """Signals wait until `sigwait` takes them, in every thread that is started from now on.
+
+    Not handlers: one that comes just before the main thread waits for a lock is not heard until the next signal, and
+    one that takes a lock itself may dead-lock.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
 
 
 def _begin_journal(state_path: Path) -> tuple[Journal, Identity]:

@@ -28,6 +28,8 @@ class Found(NamedTuple):
 
     def __str__(self) -> str:
         """For a sentence: "[compute] cpu_shared_set=0-x in /etc/nova/nova.conf"."""
+        if self.where is None:
+            return f"{self.name}={self.text} (the default)"
         return f"{self.name}={self.text} {'on the' if self.where == COMMAND_LINE else 'in'} {self.where}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from agent.client import LocalClient
 from agent.core.conflicts import Conflict
 from agent.core.report import Health, Report
+from agent.errors import DaemonUnavailable
 from tests.functional.lab import wait_until
 
 T = TypeVar("T")
@@ -24,11 +26,20 @@ START_S = 60.0
 
 
 class Daemon:
-    """compute-agent on one libvirtd, with a state folder and sockets of its own; fast passes unless options say else."""
+    """compute-agent on one libvirtd, with state folder and sockets of its own; quick passes unless options say else."""
 
-    def __init__(self, uri: str, *, config: str = "", environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str | None,
+        *,
+        config: str = "",
+        environ: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """Without a uri its libvirt is not there. arguments: further ones of the command line."""
         self.dir = Path(tempfile.mkdtemp(prefix="ca-", dir="/tmp"))
-        self.uri = uri
+        self.uri = uri or f"qemu:///system?socket={self.dir}/libvirt/libvirt-sock-ro"
+        self.arguments = list(arguments)
         self.environ = dict(os.environ) | dict(environ or {})
         self.config_file = self.dir / "agent.conf"
         self.configure(config)
@@ -44,7 +55,7 @@ class Daemon:
         """The command line."""
         words = ["--config-file", str(self.config_file), "--state-path", str(self.dir / "state")]
         words += ["--socket-dir", str(self.dir / "sock"), "--connection-uri", self.uri]
-        return [sys.executable, "-m", "agent.service", *words]
+        return [sys.executable, "-m", "agent.service", *words, *self.arguments]
 
     def start(self, *, wait: bool = True) -> None:
         """Start it; with `wait` until it answers with a complete look."""
@@ -65,10 +76,11 @@ class Daemon:
         return self.process.wait(START_S)
 
     def clean(self) -> None:
-        """End it, whatever its state."""
+        """End it, whatever its state, and delete its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self.dir)
 
     def reload(self) -> None:
         """SIGHUP."""
@@ -117,9 +129,10 @@ class Daemon:
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, f"the daemon ended with {self.process.returncode}:\n{self.log()}"
-        if not (self.dir / "sock/agent-ro.sock").exists():
+        try:
+            return any(source.name == "sysfs" for source in self.health().sources)
+        except DaemonUnavailable:
             return False
-        return any(source.name == "sysfs" for source in self.health().sources)
 
 
 def agentctl(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
