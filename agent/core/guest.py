@@ -52,16 +52,18 @@ class MemoryDevice(Value, frozen=True, kw_only=True):
 class GuestDevice(Value, frozen=True, kw_only=True):
     """A host device given to the guest.
 
-    kind: "pci" (<hostdev type=pci>, or an interface with a host device), "mdev" (by uuid), "vdpa" (by /dev path).
+    kind: "pci" (<hostdev type=pci>, or an interface with a host device), "mdev" (by uuid), "vdpa" (by /dev path),
+    "netdev" (by the host's interface name: macvtap in mode passthrough takes the whole interface, so its function).
     source: the element that named it, for people ("hostdev", "interface hostdev", "interface network NAME").
     Exactly the field of its kind is set; a "pci" device from a network's pool has address None until libvirt chose.
     """
 
-    kind: Literal["pci", "mdev", "vdpa"]
+    kind: Literal["pci", "mdev", "vdpa", "netdev"]
     source: str
     address: PciAddress | None = None
     mdev: str | None = None
     vdpa: str | None = None
+    netdev: str | None = None
     managed: bool | None = None
 
 

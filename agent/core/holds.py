@@ -15,7 +15,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, ObservedDomain, Sighting
 from agent.core.host_config import HostConfig
 from agent.core.ledger import Holds, PageHold, join
-from agent.core.pci import PciAddress
+from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.values import ReadOnlyMap, Value
 
@@ -34,8 +34,8 @@ class HostSets(Value, frozen=True, kw_only=True):
     """CPU sets of a host as ints (bit n for CPU n), made once for all of its guests.
 
     dedicated, shared: as configured; all usable CPUs in legacy mode. cells: online CPUs by cell. siblings: of each CPU
-    that has any, itself included. vdpa: function by device name and path. default_huge_kib: size of huge pages for
-    guests that name none.
+    that has any, itself included. named: function by the name and path of its vDPA devices and the names of its
+    interfaces. default_huge_kib: size of huge pages for guests that name none.
     """
 
     is_legacy: bool
@@ -45,7 +45,7 @@ class HostSets(Value, frozen=True, kw_only=True):
     shared: int
     cells: ReadOnlyMap[int, int]
     siblings: ReadOnlyMap[int, int]
-    vdpa: ReadOnlyMap[str, PciAddress]
+    named: ReadOnlyMap[str, PciAddress]
     page_size_kib: int
     default_huge_kib: int
 
@@ -71,9 +71,7 @@ def host_sets(topology: HostTopology, config: HostConfig) -> HostSets:
         shared=usable if config.is_legacy else shared,
         cells=MappingProxyType({cell.id: cell.cpus.mask for cell in topology.cells}),
         siblings=MappingProxyType({cpu.id: cpu.siblings.mask for cpu in topology.cpus if len(cpu.siblings) > 1}),
-        vdpa=MappingProxyType(
-            {name: device.address for device in topology.pci for one in device.vdpa for name in _both(one)}
-        ),
+        named=MappingProxyType({name: device.address for device in topology.pci for name in _names(device)}),
         page_size_kib=topology.page_size_kib,
         default_huge_kib=2048 if 2048 in sizes or not sizes else min(sizes),
     )
@@ -278,13 +276,15 @@ def _devices(domain: ObservedDomain, sets: HostSets) -> tuple[tuple[PciAddress, 
     for device in domain.devices:
         if device.kind == "pci" and device.address is not None:
             functions.add(device.address)
-        elif device.vdpa is not None and device.vdpa in sets.vdpa:
-            functions.add(sets.vdpa[device.vdpa])
+        elif (name := device.vdpa or device.netdev) is not None and name in sets.named:
+            functions.add(sets.named[name])
         elif device.kind == "mdev" and device.mdev is not None:
             mdevs.add(device.mdev.lower())
     return tuple(sorted(functions)), tuple(sorted(mdevs))
 
 
-def _both(vdpa: str) -> tuple[str, str]:
-    name = vdpa.removeprefix("/dev/")
-    return name, f"/dev/{name}"
+def _names(device: PciDevice) -> Iterator[str]:
+    for vdpa in device.vdpa:
+        name = vdpa.removeprefix("/dev/")
+        yield from (name, f"/dev/{name}")
+    yield from (netdev.name for netdev in device.netdevs)

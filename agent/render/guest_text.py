@@ -203,6 +203,6 @@ def _guest_cell(cell: GuestCell) -> str:
 
 
 def _device(device: GuestDevice) -> str:
-    what = device.address or device.mdev or device.vdpa or "not chosen yet"
+    what = device.address or device.mdev or device.vdpa or device.netdev or "not chosen yet"
     managed = {True: ", managed", False: ", not managed", None: ""}[device.managed]
     return words.plain(f"{what} ({device.source}{managed})")

@@ -239,6 +239,27 @@ def test_host_devices_of_every_kind_are_found_and_usb_and_scsi_are_not_among_the
     )
 
 
+@pytest.mark.parametrize(
+    ("interface", "devices"),
+    [
+        (
+            "<interface type='direct'><source dev='ens3f0v1' mode='passthrough'/></interface>",
+            (GuestDevice(kind="netdev", source="interface direct passthrough", netdev="ens3f0v1"),),
+        ),
+        (
+            "<interface type='direct'><source network='sriov' dev='ens3f0v2' mode='passthrough'/></interface>",
+            (GuestDevice(kind="netdev", source="interface network sriov passthrough", netdev="ens3f0v2"),),
+        ),
+        ("<interface type='direct'><source dev='ens3f0' mode='bridge'/></interface>", ()),
+        ("<interface type='direct'><source dev='ens3f0'/></interface>", ()),
+    ],
+)
+def test_macvtap_takes_the_whole_interface_in_passthrough_mode_only(
+    interface: str, devices: tuple[GuestDevice, ...]
+) -> None:
+    assert read(f"<devices>{interface}</devices>").domain.devices == devices
+
+
 def pci(source: str, address: str, *, managed: bool | None = None) -> GuestDevice:
     return GuestDevice(kind="pci", source=source, address=PciAddress.parse(address), managed=managed)
 

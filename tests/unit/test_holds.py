@@ -9,7 +9,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, MemoryDevice, ObservedDomain, Sighting
 from agent.core.holds import holds
 from agent.core.ledger import Holds, PageHold
-from agent.core.pci import PciAddress
+from agent.core.pci import NetInterface, PciAddress
 from tests.builders import Host, Node, configured, function, guest, h2x4, h8, host, ht8, unread
 
 GIB = 1048576
@@ -175,6 +175,16 @@ def test_devices_are_held_by_address_mediated_ones_by_uuid_and_vdpa_ones_by_thei
     held = _held(h8(pci=(card,)), _with(guest("a"), devices=devices))
     assert [str(address) for address in held.devices] == ["0000:3b:02.0", "0000:5e:00.0"]
     assert held.mdevs == (VGPU.lower(),)
+
+
+def test_an_interface_that_macvtap_takes_whole_is_held_as_its_function() -> None:
+    card = msgspec.structs.replace(function("0000:3b:02.1", "type-VF"), netdevs=(NetInterface(name="ens3f0v1"),))
+    devices = (
+        GuestDevice(kind="netdev", source="interface direct passthrough", netdev="ens3f0v1"),
+        GuestDevice(kind="netdev", source="interface direct passthrough", netdev="dummy0"),
+    )
+    held = _held(h8(pci=(card,)), _with(guest("a"), devices=devices))
+    assert [str(address) for address in held.devices] == ["0000:3b:02.1"]
 
 
 def test_an_unread_guest_holds_the_dedicated_cpus_its_threads_may_run_on() -> None:

@@ -45,7 +45,13 @@ def _interface(element: Element, reader: Reader) -> Iterator[GuestDevice]:
     name = f"interface network {network}" if network else f"interface {kind}"
     if actual is not None and (chosen := actual.find("source")) is not None:
         source = chosen
-    if kind == "hostdev":
+    mode = None if source is None else source.get("mode")
+    if kind == "direct" and source is not None and mode == "passthrough":
+        if device := source.get("dev"):
+            yield GuestDevice(kind="netdev", source=f"{name} passthrough", netdev=device)
+        elif network is None:
+            reader.problems.append("interface of type direct, mode passthrough, names no device")
+    elif kind == "hostdev":
         address = None if source is None else source.find("address")
         if address is None and network:  # the pool has not given its device yet
             yield GuestDevice(kind="pci", source=name, managed=_managed(element))
