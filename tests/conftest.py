@@ -1,5 +1,6 @@
 """Settings for all tests."""
 
+import signal
 import sys
 
 # futurist and oslo.service import eventlet where it is installed, and pip always installs it with oslo.messaging; the
@@ -11,3 +12,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 # A loaded machine is no failure: no example has a deadline, and slow ones are no reason to stop.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# A shell starts its background jobs with Ctrl-C ignored, and so would every command be that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
