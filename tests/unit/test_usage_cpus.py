@@ -200,6 +200,19 @@ def test_an_iothread_on_another_guests_cpu_is_moved_by_its_own_command() -> None
     assert "virsh iothreadpin a 4 4 --live --config" in row.action
 
 
+def test_emulators_of_pinned_guests_on_one_cpu_contradict_only_where_cpus_are_set_apart() -> None:
+    guests = (guest("a", {0: 4}, emu="2-3"), guest("b", {0: 5}, emu="2", iothreads={1: "3"}))
+    shared = LEGACY.usage(*guests)
+    assert (shared.conflicts, str(shared.host.dedicated.free)) == ((), "0-1,6-7")
+    apart = h8().usage(*guests)
+    assert [(row.id, row.severity) for row in apart.conflicts] == [
+        ("cpu-pinned-twice:cpu:2", "warning"),
+        ("cpu-pinned-twice:cpu:3", "warning"),
+    ]
+    with_vcpu = LEGACY.usage(*guests, guest("c", {0: 3}))
+    assert [(row.id, row.severity) for row in with_vcpu.conflicts] == [("cpu-pinned-twice:cpu:3", "error")]
+
+
 def test_an_emulator_alone_on_dedicated_cpus_is_named_and_still_holds_them() -> None:
     usage = h8().usage(guest("f", vcpus=2, emu="1-2", iothreads={1: "5"}))
     row = _only(usage)

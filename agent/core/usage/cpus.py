@@ -15,11 +15,12 @@ from agent.core.usage.rows import CpuAmount, CpuHolder
 
 
 class CpuBooks(NamedTuple):
-    """Sets as ints. pinned: by guests whose XML is known. taken: all that is not free. holders: guests by CPU;
-    waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
+    """Sets as ints. pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads. taken: all
+    that is not free. holders: guests by CPU; waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
 
     pinned: int
     pinned_twice: int
+    by_vcpus: int
     taken: int
     holders: dict[int, list[GuestHolds]]
     waiting_for: dict[int, list[GuestHolds]]
@@ -27,12 +28,13 @@ class CpuBooks(NamedTuple):
 
 def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
     """Add up who holds which CPU; each CPU counts once."""
-    pinned = twice = 0
+    pinned = twice = by_vcpus = 0
     for guest in guests:
         if not guest.holds.guessed:
             mask = guest.holds.cpus.mask
             twice |= pinned & mask
             pinned |= mask
+            by_vcpus |= mask & ~guest.holds.emulator_cpus.mask
     holders: dict[int, list[GuestHolds]] = {}
     waiting_for: dict[int, list[GuestHolds]] = {}
     for guest in guests:
@@ -42,7 +44,7 @@ def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
         for cpu in guest.holds.sibling_cpus:
             waiting_for.setdefault(cpu, []).append(guest)
     taken = CpuSet(holders).mask | CpuSet(waiting_for).mask
-    return CpuBooks(pinned, twice, taken, holders, waiting_for)
+    return CpuBooks(pinned, twice, by_vcpus, taken, holders, waiting_for)
 
 
 def cpu_amount(total: int, books: CpuBooks) -> CpuAmount:
@@ -93,7 +95,9 @@ def _guest(guest: GuestHolds) -> Resource:
 
 
 def _pinned_twice(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
-    for cpu in CpuSet.from_mask(books.pinned_twice):
+    # Without CPU sets of their own for guests, emulators of several guests on one housekeeping CPU are good practice.
+    rows = books.pinned_twice if sets.has_split else books.pinned_twice & books.by_vcpus
+    for cpu in CpuSet.from_mask(rows):
         guests = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
         way_out = advice.move_away(advice.easiest_to_move(guests), cpu, free)
         yield conflict(
@@ -101,7 +105,7 @@ def _pinned_twice(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[C
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
             cause=f"CPU {cpu} is pinned by {len(guests)} guests: {_listed(guests, cpu)}",
-            severity="error",
+            severity="error" if books.by_vcpus >> cpu & 1 else "warning",
             action=f"{_sentence(way_out)}; left alone nothing breaks, but these guests share the time of one CPU",
         )
 
