@@ -13,6 +13,6 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-# A shell starts its background jobs with Ctrl-C ignored, and so would every command be that a test starts and interrupts.
+# A shell starts its background jobs with Ctrl-C ignored, and every command that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
