@@ -104,7 +104,7 @@ def test_the_handler_knows_over_which_socket_it_is_asked(folder: Path, recorder:
 
 def test_the_kernel_says_who_asks(folder: Path, recorder: Recorder) -> None:
     code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect({str(folder / FULL_SOCKET)!r}); \
-s.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); s.recv(100)"
+s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'); s.recv(100)"
     with subprocess.Popen([sys.executable, "-c", code]) as other:
         assert other.wait() == 0
     assert recorder.requests[0].peer == Peer(pid=other.pid, uid=os.geteuid(), gid=os.getegid())
@@ -147,7 +147,7 @@ def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(folder: Path, re
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(30)
         client.connect(str(folder / FULL_SOCKET))
-        client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+        client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
         assert client.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(b"body")
         assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")

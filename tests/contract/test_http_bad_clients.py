@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import socket
 import threading
@@ -60,47 +61,80 @@ def serves(path: Path) -> bool:
     return bool(LocalClient(path, timeout_s=60).get("/small").result == "x" * 10)
 
 
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged that is more than a notice, asyncio's tracebacks included."""
+    return [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [
         (b"", b""),
         (b"GET /small HTTP/1.1\r\nHost: x", b"400"),
+        (b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET /small HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET //[ HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"GET /small HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /small HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
         (b"GET /small\r\n\r\n", b"400"),
-        (b"get /small HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET small HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET http://elsewhere/ HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET /\xff HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET / HTTP/2\r\n\r\n", b"400"),
+        (b"get /small HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET small HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"CONNECT /small HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET / HTTP/2\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", b"400"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nA: \x00\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: five\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"501"),
-        (b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nA: " + b"b" * 20000 + b"\r\n\r\n", b"431"),
-        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 4000 + b"\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n folded\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: \x00\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA:" + b" " * 63 + b"b\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA:" + b" \t" * 32 + b"b\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA:" + b" " * 16000 + b"\x00\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabc", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: five\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"501"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", b"501"),
+        (b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 20000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 4000 + b"\r\n", b"431"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300), b"400"),
     ],
 )
-def test_nonsense_gets_a_status_and_nothing_else(data: bytes, status: bytes, folder: Path) -> None:
+def test_nonsense_gets_a_status_and_nothing_else(
+    data: bytes, status: bytes, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = talk(folder / FULL_SOCKET, data)
     assert answer[9:12] == status
     assert serves(folder / FULL_SOCKET)
+    assert complaints(caplog) == []
 
 
-def test_noise_of_any_kind_ends_no_server(folder: Path) -> None:
+def test_a_refusal_of_head_has_no_body_either(folder: Path) -> None:
+    head, _, body = talk(
+        folder / FULL_SOCKET, b"HEAD / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n"
+    ).partition(b"\r\n\r\n")
+    assert (head[9:12], body) == (b"413", b"")
+
+
+def test_a_refusal_quotes_what_is_wrong_but_not_all_of_it(folder: Path) -> None:
+    answer = talk(folder / FULL_SOCKET, b"GET / HTTP/1.1\r\nHost: x\r\n" + b"b" * 10000 + b"\r\n\r\n")
+    assert b"illegal header line: bytearray(b'bbbb" in answer
+    assert len(answer) < 1000
+
+
+def test_noise_of_any_kind_ends_no_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     source = random.Random(20261130)
     parts = [
         b"GET ",
         b"POST ",
         b"/small",
         b" HTTP/1.1",
+        b" HTTP/1.1\r\nHost: x\r\n",
         b"\r\n",
         b"\r\n\r\n",
         b"Content-Length: ",
@@ -112,10 +146,16 @@ def test_noise_of_any_kind_ends_no_server(folder: Path) -> None:
         pieces = source.choices([*parts, source.randbytes(source.randrange(1, 40))], k=source.randrange(1, 12))
         talk(folder / READ_ONLY_SOCKET, b"".join(pieces))
     assert serves(folder / READ_ONLY_SOCKET)
+    assert complaints(caplog) == []
 
 
 def test_clients_that_send_half_a_request_and_stay_keep_nobody_waiting(folder: Path) -> None:
-    beginnings = [b"", b"G", b"GET /small HTTP/1.1\r\nA: b\r\n", b"POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\nabc"]
+    beginnings = [
+        b"",
+        b"G",
+        b"GET /small HTTP/1.1\r\nA: b\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
+    ]
     with contextlib.ExitStack() as held:
         for number in range(LIMITS.clients - 1):
             client = held.enter_context(connect(folder / FULL_SOCKET))
@@ -127,7 +167,7 @@ def test_clients_that_never_read_their_answer_keep_nobody_waiting(folder: Path) 
     with contextlib.ExitStack() as held:
         for _ in range(4 * LIMITS.threads):
             client = held.enter_context(connect(folder / FULL_SOCKET))
-            client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(1) == b"H"
         assert all(serves(folder / FULL_SOCKET) for _ in range(5))
 
@@ -138,7 +178,7 @@ def test_a_crowd_on_one_socket_ends_its_oldest_and_leaves_the_other_socket_alone
         assert serves(folder / FULL_SOCKET)
         assert serves(folder / READ_ONLY_SOCKET)
         assert crowd[0].recv(1) == b""
-        crowd[-1].sendall(b"GET /small HTTP/1.1\r\n\r\n")
+        crowd[-1].sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
         assert crowd[-1].recv(12) == b"HTTP/1.1 200"
 
 
@@ -147,9 +187,9 @@ def test_a_client_that_leaves_before_its_answer_is_not_worth_a_word(
 ) -> None:
     for _ in range(20):
         with connect(folder / FULL_SOCKET) as client:
-            client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
     assert serves(folder / FULL_SOCKET)
-    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+    assert complaints(caplog) == []
 
 
 def test_a_client_that_dawdles_is_told_so_in_the_end(tmp_path: Path) -> None:
@@ -165,7 +205,7 @@ def test_a_client_that_does_not_read_is_dropped_in_the_end(tmp_path: Path) -> No
     api = LocalApi(handler, tmp_path, limits=Limits(send_s=0.2))
     api.start()
     with connect(tmp_path / FULL_SOCKET) as client:
-        client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         stopped = threading.Thread(target=api.stop, args=(300.0,))  # ends only when no client is left
         assert client.recv(1) == b"H"
         stopped.start()

@@ -18,10 +18,9 @@ import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
 from pathlib import Path
 
-from agent.adapters.http.request import MAX_HEAD_BYTES, BadRequest, read_request
+from agent.adapters.http.exchange import MAX_HEAD_BYTES, BadRequest, Exchange
 from agent.core.values import Value
 from agent.errors import ConfigError, TwinRunning
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer, refuse_unseen
@@ -238,17 +237,19 @@ class _Room:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer.get_extra_info("socket"))
+        exchange = Exchange(reader, writer)
         try:
             async with asyncio.timeout(self._limits.receive_s):
-                request, is_head = await read_request(reader, writer, peer, writable=self._door.writable)
+                request = await exchange.receive(peer, writable=self._door.writable)
         except TimeoutError:
-            await self._send(writer, refuse_unseen("InvalidRequest", "The request did not come in time.", 408))
+            late = refuse_unseen("InvalidRequest", "The request did not come in time.", 408)
+            await self._send(exchange, writer, late)
         except BadRequest as error:
-            await self._send(writer, refuse_unseen("InvalidRequest", str(error), error.status))
+            await self._send(exchange, writer, refuse_unseen("InvalidRequest", str(error), error.status))
             await self._hear_out(reader, writer)
         else:
             answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
-            await self._send(writer, answer, without_body=is_head)
+            await self._send(exchange, writer, answer)
 
     def _answer(self, request: ApiRequest) -> ApiResponse:
         try:
@@ -257,9 +258,9 @@ class _Room:
             LOG.exception("request failed method=%s path=%s peer=%s", request.method, request.path, request.peer)
             return refuse_unseen("InternalError", "The agent made a mistake; its log has the details.", 500)
 
-    async def _send(self, writer: asyncio.StreamWriter, answer: ApiResponse, *, without_body: bool = False) -> None:
+    async def _send(self, exchange: Exchange, writer: asyncio.StreamWriter, answer: ApiResponse) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # drain returns when all is with the kernel
-        writer.write(_head(answer) + (b"" if without_body else answer.body))
+        exchange.send(answer)
         try:
             async with asyncio.timeout(self._limits.send_s):
                 await writer.drain()
@@ -273,14 +274,6 @@ class _Room:
             async with asyncio.timeout(self._limits.receive_s):
                 while await reader.read(MAX_HEAD_BYTES):
                     pass
-
-
-def _head(answer: ApiResponse) -> bytes:
-    phrase = HTTPStatus(answer.status).phrase
-    return (
-        f"HTTP/1.1 {answer.status} {phrase}\r\nServer: compute-agent\r\nContent-Type: {answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-    ).encode("ascii")
 
 
 def _peer(connection: socket.socket) -> Peer:
