@@ -47,11 +47,12 @@ MODULES = st.builds(
 )
 GUEST_DEVICES = st.builds(
     GuestDevice,
-    kind=st.sampled_from(("pci", "mdev", "vdpa")),
+    kind=st.sampled_from(("pci", "mdev", "vdpa", "netdev")),
     source=st.just("hostdev"),
     address=st.none() | ADDRESSES,
     mdev=st.none() | MDEVS,
     vdpa=st.none() | st.sampled_from(("vdpa0", "/dev/vdpa0", "other")),
+    netdev=st.none() | st.just("eth0"),
 )
 DOMAINS = st.builds(
     ObservedDomain,

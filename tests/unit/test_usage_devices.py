@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agent.core.conflicts import Conflict
-from agent.core.guest import GuestDevice
-from agent.core.pci import MediatedDevice, PciAddress
+from agent.core.guest import GuestDevice, Sighting
+from agent.core.pci import MediatedDevice, NetInterface, PciAddress
 from agent.core.usage import DeviceUsage, Usage
 from tests.builders import function, guest, h8
 
@@ -19,6 +19,11 @@ VGPU = "0b5fd3fb-2389-4a22-ba70-52969a26b9d5"
 
 def _rows(usage: Usage) -> dict[str, DeviceUsage]:
     return {str(row.address): row for row in usage.pci}
+
+
+def _with(seen: Sighting, device: GuestDevice) -> Sighting:
+    assert seen.domain is not None
+    return msgspec.structs.replace(seen, domain=msgspec.structs.replace(seen.domain, devices=(device,)))
 
 
 def _only(usage: Usage) -> Conflict:
@@ -96,15 +101,26 @@ def test_a_held_device_that_a_host_driver_has_again_is_lost_to_a_running_guest_o
     assert on.usage(guest("a", dev=(NIC,), state="shut-off")).conflicts == ()
 
 
-def test_a_vdpa_function_keeps_its_own_driver() -> None:
-    card = msgspec.structs.replace(function(VF0, "vdpa", driver="mlx5_core"), vdpa=("vhost-vdpa-0",))
-    seen = guest("a")
-    assert seen.domain is not None
-    device = GuestDevice(kind="vdpa", source="interface", vdpa="/dev/vhost-vdpa-0")
-    named = msgspec.structs.replace(seen, domain=msgspec.structs.replace(seen.domain, devices=(device,)))
-    usage = h8(pci=(card,)).usage(named)
+def test_vdpa_and_macvtap_leave_the_function_to_the_hosts_driver() -> None:
+    vdpa = msgspec.structs.replace(function(VF0, "vdpa", driver="mlx5_core"), vdpa=("vhost-vdpa-0",))
+    net = msgspec.structs.replace(function(VF1, "type-VF", driver="iavf"), netdevs=(NetInterface(name="ens1v1"),))
+    usage = h8(pci=(vdpa, net)).usage(
+        _with(guest("a"), GuestDevice(kind="vdpa", source="interface", vdpa="/dev/vhost-vdpa-0")),
+        _with(guest("b"), GuestDevice(kind="netdev", source="interface", netdev="ens1v1")),
+    )
     assert usage.conflicts == ()
-    assert [owner.name for owner in _rows(usage)[VF0].owners] == ["a"]
+    assert {address: [owner.name for owner in row.owners] for address, row in _rows(usage).items()} == {
+        VF0: ["a"],
+        VF1: ["b"],
+    }
+
+
+def test_macvtap_on_a_physical_function_leaves_its_virtual_ones_free() -> None:
+    card = msgspec.structs.replace(CARD[0], netdevs=(NetInterface(name="ens1"),))
+    tapped = _with(guest("a"), GuestDevice(kind="netdev", source="interface", netdev="ens1"))
+    usage = h8(pci=(card, *CARD[1:])).usage(tapped, guest("v", dev=(VF0,)))
+    assert usage.conflicts == ()
+    assert {address: row.free for address, row in _rows(usage).items()} == {PF: False, VF0: False, VF1: True}
 
 
 def test_a_physical_function_and_its_virtual_one_cannot_both_be_had() -> None:

@@ -126,8 +126,8 @@ def _remark(device: PciDevice, books: DeviceBooks, holders: Sequence[GuestHolds]
         return f"re-created or rebound under {advice.names(lost)}: the host's driver {device.driver} has it again"
     if holders:
         return None
-    if device.parent is not None and device.parent in books.holders:
-        return f"its physical function {device.parent} is held by {advice.names(books.holders[device.parent])}"
+    if device.parent is not None and (whole := _given_whole(device.parent, books.holders.get(device.parent, ()))):
+        return f"its physical function {device.parent} is held by {advice.names(whole)}"
     taken = [address for address in books.children.get(device.address, ()) if address in books.holders]
     if taken:
         first = advice.names(books.holders[taken[0]])
@@ -152,11 +152,22 @@ def _absent_row(address: PciAddress, holders: Sequence[GuestHolds]) -> DeviceUsa
 
 
 def _lost_to_host_driver(device: PciDevice, holders: Sequence[GuestHolds]) -> list[GuestHolds]:
-    """Active guests that name the function while a driver that is no VFIO driver has it."""
-    # No driver at all may also be one that could not be read, and a vDPA function keeps its own.
-    if device.driver is None or "vfio" in device.driver or device.type == "vdpa" or device.vdpa:
+    """Active guests that were given the function itself while a driver that is no VFIO driver has it."""
+    # No driver at all may also be one that could not be read.
+    if device.driver is None or "vfio" in device.driver:
         return []
-    return [guest for guest in holders if guest.sighting.is_active and guest.sighting.state != "unknown"]
+    given = _given_whole(device.address, holders)
+    return [guest for guest in given if guest.sighting.is_active and guest.sighting.state != "unknown"]
+
+
+def _given_whole(address: PciAddress, holders: Iterable[GuestHolds]) -> list[GuestHolds]:
+    """Guests that have the function itself; vDPA devices and interfaces (macvtap) leave it with the host's driver."""
+    return [
+        guest
+        for guest in holders
+        if guest.sighting.domain is not None
+        and any(device.kind == "pci" and device.address == address for device in guest.sighting.domain.devices)
+    ]
 
 
 def _pci(address: PciAddress, books: DeviceBooks) -> Resource:
@@ -203,14 +214,15 @@ def _missing(resource: Resource, guests: Sequence[GuestHolds], why: str) -> Conf
 def _pf_and_vf(address: PciAddress, guests: Sequence[GuestHolds], books: DeviceBooks) -> Iterator[Conflict]:
     taken = [child for child in books.children.get(address, ()) if child in books.holders]
     users = [guest for child in taken for guest in books.holders[child]]
-    if not users:
+    whole = _given_whole(address, guests)
+    if not users or not whole:
         return
-    is_real = bool(_active(guests)) and bool(_active(users))
+    is_real = bool(_active(whole)) and bool(_active(users))
     yield conflict(
         "pf-and-vf",
         _pci(address, books),
-        (guest.owner for guest in (*guests, *users)),
-        cause=f"Physical function {address} is held by {advice.names(guests)}, and its virtual function {taken[0]}"
+        (guest.owner for guest in (*whole, *users)),
+        cause=f"Physical function {address} is held by {advice.names(whole)}, and its virtual function {taken[0]}"
         f"{f' and {len(taken) - 1} more' if len(taken) > 1 else ''} by {advice.names(users)}",
         severity="error" if is_real else "info",
         action="Give the guests of the virtual functions other devices; left alone these lose them when the physical "
