@@ -31,10 +31,15 @@ test:
 	@.ci/bootstrap venv test
 	.venv/bin/python -m pytest $(ARGS)
 
-lint types bench:
+lint types:
 	@.ci/bootstrap packages build $@
 	@.ci/bootstrap venv check $@
 	.venv/bin/tox run -e $@
+
+bench:
+	@.ci/bootstrap packages test $@
+	@.ci/bootstrap venv check $@
+	.venv/bin/tox run -e $@ $(if $(ARGS),-- $(ARGS))
 
 check: test lint types
 

@@ -1,0 +1,43 @@
+"""python -m tests.bench [usage discovery passes reports daemon]: measure, print a table; 1 when a budget is missed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from tests.bench import daemon, discovery, machine, passes, reports, usage
+from tests.bench.rows import Row, table
+
+MEASURES: dict[str, Callable[[], Iterator[Row]]] = {
+    "usage": usage.measure,
+    "discovery": discovery.measure,
+    "passes": passes.measure,
+    "reports": reports.measure,
+    "daemon": daemon.measure,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what is named, all of it without a name."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASURES))
+    names = parser.parse_args(argv).names or list(MEASURES)
+    if unknown := set(names) - MEASURES.keys():
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
+    if "daemon" in names and os.geteuid() != 0:
+        parser.error("the daemon is measured beside a private libvirtd, which needs root; name the others without")
+    logging.disable(logging.WARNING)  # what the agent says of a thousand conflicts is not the table
+    sys.stdout.write(f"{machine.described()}\n")
+    rows: list[Row] = []
+    for name in names:
+        sys.stderr.write(f"measuring {name}\n")
+        rows += MEASURES[name]()
+    sys.stdout.write(f"{table(rows)}\n{machine.described()}\n")
+    return int(any(row.is_missed for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""nova 34 in an environment of its own, made once below .state/ of this checkout."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CONSTRAINTS = Path(__file__).with_name("nova-constraints.txt")
+RELEASE = "nova==34.0.0"
+STATE = Path(__file__).parents[2] / ".state"
+
+
+def nova_python() -> Path:
+    """The Python that has nova; installs it at the first call, which takes a minute or two."""
+    want = hashlib.sha256(f"{sys.version}\n{CONSTRAINTS.read_text()}".encode()).hexdigest()
+    folder = STATE / "nova34"
+    python, stamp = folder / "bin/python", folder / "stamp"
+    if not stamp.exists() or stamp.read_text() != want:
+        sys.stderr.write(f"installing {RELEASE} to compare with (once; a minute or two)\n")
+        run = [sys.executable, "-m", "venv", "--clear", str(folder)]
+        subprocess.run(run, check=True)
+        _install(python)
+        stamp.write_text(want)
+    return python
+
+
+def _install(python: Path) -> None:
+    # our own constraints are not nova's
+    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    words = ["install", "-q", "--disable-pip-version-check", "-c", str(CONSTRAINTS), RELEASE]
+    subprocess.run([str(python), "-m", "pip", *words], check=True, env=environment)

@@ -1,0 +1,74 @@
+"""A pass over 1000 guests of libvirt's test driver: everything new, everything again, and nothing changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from tests.bench.guests import uuid_of
+from tests.bench.rig import CPUS, Agent, TestDriver, test_driver
+from tests.bench.rows import Row, median_row, milliseconds, times_cheaper
+
+GUESTS, CHANGED = 1000, 10
+FEW, MANY = 7, 41
+
+
+def measure() -> Iterator[Row]:
+    """CPU time of this process, in which the test driver runs too."""
+    with test_driver(GUESTS) as driver:
+        full = _passes(FEW, driver.agent)
+        agent = driver.agent()
+        _one_pass(agent)
+        again = _passes(FEW, lambda: _everything_wanted(agent))
+        unchanged = _passes(MANY, lambda: agent)
+        listing = milliseconds(time.process_time, driver.libvirt.list_domains, MANY)
+        marked = _passes(FEW, lambda: _marked(agent))
+        changed = _passes(FEW, lambda: _restarted(driver, agent))
+        timed = _passes(FEW, lambda: _timed(agent))
+        guests = len(agent.tracker.snapshot.ledger.sightings)
+        if guests != GUESTS:
+            raise RuntimeError(f"the agent sees {guests} guests, not {GUESTS}")
+    beside = ("the first pass", full)
+    yield median_row(
+        f"pass over {GUESTS} unchanged guests", unchanged, "ms CPU", beside=beside, budget=times_cheaper(20)
+    )
+    yield median_row("of it libvirt's list", listing, "ms CPU")
+    yield median_row(f"pass with {CHANGED} guests marked by events", marked, "ms CPU", beside=beside)
+    yield median_row(f"pass with {CHANGED} guests changed (usage folded anew)", changed, "ms CPU", beside=beside)
+    yield median_row("timed pass (reads 1/30 of the definitions again)", timed, "ms CPU", beside=beside)
+    yield median_row("pass that reads everything again", again, "ms CPU", beside=beside)
+
+
+def _passes(times: int, ready: Callable[[], Agent]) -> list[float]:
+    spent = []
+    for _ in range(times):
+        agent = ready()
+        spent.append(_one_pass(agent))
+    return spent
+
+
+def _one_pass(agent: Agent) -> float:
+    return milliseconds(time.process_time, agent.watch.one_pass, 1)[0]
+
+
+def _everything_wanted(agent: Agent) -> Agent:
+    agent.watch.wake(domains=True, host=True)
+    return agent
+
+
+def _marked(agent: Agent) -> Agent:
+    for number in range(CHANGED):
+        agent.watch.mark(uuid_of(number))
+    return agent
+
+
+def _restarted(driver: TestDriver, agent: Agent) -> Agent:
+    for number in range(CHANGED):
+        first = 8 + (2 * number + int(time.monotonic() * 10)) % (CPUS - 10)
+        driver.run_anew(number, (first, first + 1))
+    return agent
+
+
+def _timed(agent: Agent) -> Agent:
+    agent.make_timed_pass_due()
+    return agent
