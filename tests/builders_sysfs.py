@@ -325,6 +325,7 @@ def _children(folder: str, device: Pci) -> _Files:
         yield f"sys/class/net/{name}", _Link(f"../../{folder.removeprefix('sys/')}/net/{name}")
     for name in device.vdpa:
         yield f"{folder}/{name}/driver_override", ""
+        yield f"{folder}/{name}/vhost-{name[:4]}-{name[4:]}/dev", "511:0"
         yield f"sys/bus/vdpa/devices/{name}", _Link(f"../../../{folder.removeprefix('sys/')}/{name}")
     for kind, offer in device.mdev_types.items():
         yield f"{folder}/mdev_supported_types/{kind}/name", offer.name

@@ -113,7 +113,8 @@ class PciDevice(Value, frozen=True, kw_only=True):
 
     cell: NUMA node, None when the kernel says -1. vendor_id, product_id: 4 hexadecimal digits; class_code: 4 digits
     (base class and subclass), written "class". parent: the physical function of a virtual one. sriov_*: of a physical
-    function, None otherwise. serial: from the card's vital product data.
+    function, None otherwise. vdpa: names of its vDPA devices and
+    of their character devices. serial: from the card's vital product data.
     """
 
     address: PciAddress

@@ -97,7 +97,7 @@ def test_a_virtual_function_with_a_vdpa_device_is_labelled_so(tmp_path: Path) ->
     seen = discover(build_tree(tmp_path, nodes=NODES, pci=pci))
     assert [(device.type, device.vdpa, device.parent_ifname) for device in seen.pci] == [
         ("type-PF", (), None),
-        ("vdpa", ("vdpa0",), "p0"),
+        ("vdpa", ("vdpa0", "vhost-vdpa-0"), "p0"),
     ]
 
 

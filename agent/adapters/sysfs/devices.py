@@ -65,7 +65,7 @@ def _device(files: Files, address: PciAddress, folder: str, cells: Mapping[int, 
         files.problem(folder, GONE)
         return None
     vendor_id, product_id, class_code = ids
-    vdpa = tuple(sorted(name for name in names if _VDPA.fullmatch(name)))
+    vdpa = _vdpa(files, folder, names)
     parent = _address_or_none(files.link(f"{folder}/physfn")) if "physfn" in names else None
     total, functions = _sriov(files, folder, names)
     return PciDevice(
@@ -124,6 +124,14 @@ def _cell(files: Files, folder: str, names: frozenset[str], cells: Mapping[int, 
 
 def _union(cells: Mapping[int, CpuSet]) -> CpuSet:
     return CpuSet.from_mask(functools.reduce(lambda mask, cpus: mask | cpus.mask, cells.values(), 0))
+
+
+def _vdpa(files: Files, folder: str, names: frozenset[str]) -> tuple[str, ...]:
+    """Its vDPA devices, each followed by its character device, by whose name a guest's definition calls it."""
+    found: list[str] = []
+    for name in sorted(name for name in names if _VDPA.fullmatch(name)):
+        found += [name, *sorted(child for child in files.names(f"{folder}/{name}") if child.startswith("vhost-vdpa-"))]
+    return tuple(found)
 
 
 def _sriov(files: Files, folder: str, names: frozenset[str]) -> tuple[int | None, int | None]:
