@@ -140,6 +140,12 @@ def test_a_reading_from_before_the_proof_of_absence_brings_nothing_back(before: 
     assert see(gone, late) is gone
 
 
+def test_a_pass_that_finds_nothing_new_keeps_the_very_same_sightings() -> None:
+    before = passed(ledger_of(guest("a", {0: 1}), guest("b", state="shut-off")), guest("a", {0: 1}), at=5.0)
+    after = account(before, listing("a", at=6.0), processes(at=6.1))
+    assert after.sightings is before.sightings
+
+
 def test_a_reading_over_an_older_connection_does_not_apply() -> None:
     ledger = connect(ledger_of(guest("a", {0: 2})), CONNECTION + 1)
     assert see(ledger, guest("a", {0: 3}, at=50.0, connection=CONNECTION)) is ledger
