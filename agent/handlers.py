@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
-from agent.core.report import Report, report
+from agent.core.report import Health, Report, health, report
 from agent.core.snapshot import Snapshot
 from agent.core.usage import Usage
 from agent.formats import wire
@@ -92,10 +92,14 @@ class Handlers:
         stuck = self._alive()
         if path == "/livez" or stuck is not None:
             return () if stuck is None else (stuck,)
-        health = self.report().health
+        found = self._health()
         if path == "/readyz":
-            return () if health.ready else (health.reasons or ("the first complete look at the host is not done yet",))
-        return health.reasons if health.status == "down" else ()
+            return () if found.ready else (found.reasons or ("the first complete look at the host is not done yet",))
+        return found.reasons if found.status == "down" else ()
+
+    def _health(self) -> Health:
+        # by itself: a report of a thousand guests is not for a probe that comes every second
+        return health(self._snapshot(), now_s=self._clock(), interval_s=self._interval_s())
 
     def _report_of(self, snapshot: Snapshot) -> Report:
         return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
