@@ -213,10 +213,11 @@ def test_a_queue_that_is_full_for_a_moment_is_waited_for(tmp_path: Path) -> None
         first.connect(str(tmp_path / "s"))
 
         def serve() -> None:
-            for body in (b"", respond(success(IDENTITY, 1, NOW, "late")).body):
-                client, _ = listening.accept()
-                with client:
-                    client.sendall(http(body))
+            listening.accept()[0].close()
+            client, _ = listening.accept()
+            with client:
+                client.recv(65536)  # one that closes without reading resets the connection
+                client.sendall(http(respond(success(IDENTITY, 1, NOW, "late")).body))
 
         late = threading.Timer(0.3, serve)
         late.start()
