@@ -19,6 +19,7 @@ def add_qemu(proc: Path, pid: int, *, uuid: str, name: str, start_ticks: int = 1
     if vcpus is not None:
         thread = proc / str(pid) / "task" / str(pid + 1)
         thread.mkdir(parents=True)
+        (thread / "stat").write_text(stat_text(pid + 1, "CPU 0/KVM", start_ticks=start_ticks))
         (thread / "status").write_text(f"Name:\tCPU 0/KVM\nCpus_allowed_list:\t{vcpus}\n")
 
 
@@ -30,6 +31,12 @@ def remove_process(proc: Path, pid: int) -> None:
 def _write_process(proc: Path, pid: int, program: str, *, start_ticks: int, arguments: tuple[str, ...]) -> None:
     folder = proc / str(pid)
     folder.mkdir(parents=True)
-    fields = ["S", "1", *["0"] * 17, str(start_ticks), "0"]  # state is the third, the start time the 22nd
-    (folder / "stat").write_text(f"{pid} ({program}) {' '.join(fields)}\n")
+    (folder / "stat").write_text(stat_text(pid, program, start_ticks=start_ticks))
+    (folder / "status").write_text(f"Name:\t{program}\nUid:\t0\t0\t0\t0\n")
     (folder / "cmdline").write_bytes("\0".join([*arguments, ""]).encode())
+
+
+def stat_text(pid: int, program: str, *, start_ticks: int, state: str = "S") -> str:
+    """One line with the 52 fields of proc_pid_stat(5): the state is the third, the start time the 22nd."""
+    fields = [state, "1", *["0"] * 17, str(start_ticks), *["0"] * 30]
+    return f"{pid} ({program}) {' '.join(fields)}\n"

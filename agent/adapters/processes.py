@@ -1,20 +1,23 @@
 """QEMU processes as the kernel shows them: the proof that a guest lives, or does not, whatever libvirt says.
 
-Reads /proc itself: psutil tells a reused pid only by reading stat of every process, which costs more than a whole scan
-may; the inode of /proc/PID, which readdir gives away, tells it for nothing.
+psutil reads them. What it does not tell, or tells less exactly, is read here, each with its reason beside it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+
+import psutil
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity
@@ -27,13 +30,9 @@ CAP_SYS_PTRACE = 1 << 19
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _VCPU_THREAD = re.compile(r"CPU \d+/|ALL CPUs/")
-_DEAD_STATES = ("Z", "X", "x")
-_READ_BYTES = 1 << 20
-
-
-class _Stat(NamedTuple):
-    state: str
-    start_ticks: int
+_DEAD = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+_GONE = (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError)
+_ONE_PROCFS = threading.RLock()
 
 
 class _Qemu(NamedTuple):
@@ -41,13 +40,20 @@ class _Qemu(NamedTuple):
     name: str
 
 
+class _Run(NamedTuple):
+    """A process that is QEMU, and what psutil says of it now."""
+
+    qemu: _Qemu
+    start_ticks: int
+    process: psutil.Process
+
+
 class _Seen(NamedTuple):
-    """A process that was looked at. inode: of its folder; a reused pid has another. qemu: None for any other program.
+    """A process that was looked at. inode: of its folder; a reused pid has another. run: None for any other program.
     is_final: it need not be looked at again."""
 
     inode: int
-    start_ticks: int
-    qemu: _Qemu | None
+    run: _Run | None
     is_final: bool
 
 
@@ -72,7 +78,7 @@ class QemuProcesses:
         self._boot_clock = boot_clock
         self._seen: dict[int, _Seen] = {}
         self._pid_files: dict[str, int] = {}
-        self._denied = False
+        self._missed = False
 
     def scan(self) -> Processes:
         """The living QEMU processes by domain uuid; never raises, a procfs that cannot be read is `can_see` False.
@@ -80,39 +86,35 @@ class QemuProcesses:
         A zombie does not live. Two living processes of one uuid are told as the later one, with the CPUs of both.
         """
         begun_at = self._clock()
-        self._denied = False
-        try:
-            with os.scandir(self._proc) as entries:
-                inodes = {int(entry.name): entry.inode() for entry in entries if entry.name.isdecimal()}
-        except OSError:
-            return Processes(begun_at=begun_at, can_see=False)
-        self._seen = {pid: seen for pid, seen in self._seen.items() if inodes.get(pid) == seen.inode}
-        named = self._pids_of_files()
-        for pid, inode in inodes.items():
-            seen = self._seen.get(pid)
-            if seen is None or not seen.is_final or (seen.qemu is None and pid in named):
-                self._look_at(pid, inode)
-        living = self._living(named)
-        return Processes(begun_at=begun_at, can_see=self._can_see(), living=MappingProxyType(living))
+        self._missed = False
+        with _procfs(self._proc):
+            inodes = self._inodes()
+            self._seen = {pid: seen for pid, seen in self._seen.items() if inodes.get(pid) == seen.inode}
+            named = self._pids_of_files()
+            for pid, inode in inodes.items():
+                seen = self._seen.get(pid)
+                if seen is None or not seen.is_final or (seen.run is None and pid in named):
+                    self._look_at(pid, inode)
+            living = self._living(named)
+            can_see = self._can_see()
+        return Processes(begun_at=begun_at, can_see=can_see, living=MappingProxyType(living))
 
     def thread_cpus(self, pid: int) -> CpuSet | None:
         """Host CPUs that the vCPU threads of a process may run on, as one set; None when it has ended or is hidden.
 
         vCPU threads are those QEMU names so ("CPU 0/KVM", "CPU 0/TCG"; libvirt switches the names on). The emulator's
         and I/O threads mostly float, and their CPUs are not the guest's. When no thread is named so, all threads count:
-        rather too much than too little. Source: Name and Cpus_allowed_list of task/TID/status.
+        rather too much than too little. Source: Name and Cpus_allowed_list of task/TID/status; psutil names processes
+        only, and its cpu_affinity() leaves out CPUs that are offline.
         """
+        with _procfs(self._proc):
+            try:
+                threads = psutil.Process(pid).threads()
+            except (psutil.Error, OSError):
+                return None
         vcpus, others = CpuSet(), CpuSet()
-        try:
-            with os.scandir(f"{self._proc}/{pid}/task") as entries:
-                threads = [entry.name for entry in entries]
-        except OSError:
-            return None
         for thread in threads:
-            status = self._read(f"{pid}/task/{thread}/status")
-            if status is None:
-                continue
-            fields = _status_fields(status)
+            fields = _status_fields(_read_text(f"{self._proc}/{pid}/task/{thread.id}/status"))
             cpus = CpuSet.parse(fields.get("Cpus_allowed_list", ""))
             if _VCPU_THREAD.match(fields.get("Name", "")):
                 vcpus |= cpus
@@ -122,22 +124,52 @@ class QemuProcesses:
 
     # --- one process -------------------------------------------------------------------------
 
+    def _inodes(self) -> dict[int, int]:
+        """Inode of each process's folder, by pid; none when procfs cannot be read.
+
+        It tells a reused pid at 1 us a process; psutil's is_running(), which reads its start time again, takes 16.
+        """
+        inodes: dict[int, int] = {}
+        try:
+            pids = psutil.pids()
+        except (OSError, IndexError):  # psutil wants one process at least, which an unmounted /proc has not
+            self._missed = True
+            return inodes
+        for pid in pids:
+            try:
+                inodes[pid] = os.stat(f"{self._proc}/{pid}").st_ino  # noqa: PTH116 - a Path takes four times as long
+            except _GONE:
+                continue
+            except OSError:
+                self._missed = True
+        return inodes
+
     def _look_at(self, pid: int, inode: int) -> None:
-        stat = self._stat(pid)
-        cmdline = self._read(f"{pid}/cmdline")
-        if stat is None or cmdline is None:
-            self._seen.pop(pid, None)
+        self._seen.pop(pid, None)
+        try:
+            process = psutil.Process(pid)
+            qemu = _qemu_of(_arguments(process))
+            start_ticks = self._start_ticks(pid)
+        except _GONE:
             return
-        age_s = self._boot_clock() - stat.start_ticks / _TICKS_PER_S
-        qemu = _qemu_of(cmdline.split("\0"))
-        self._seen[pid] = _Seen(inode, stat.start_ticks, qemu, age_s >= YOUNG_S)
+        except (psutil.AccessDenied, OSError):
+            self._missed = True
+        else:
+            age_s = self._boot_clock() - start_ticks / _TICKS_PER_S
+            run = None if qemu is None else _Run(qemu, start_ticks, process)
+            self._seen[pid] = _Seen(inode, run, age_s >= YOUNG_S)
+
+    def _start_ticks(self, pid: int) -> int:
+        """Start time in ticks since boot, which a run is known by; psutil's create_time() moves with the wall clock."""
+        text = Path(f"{self._proc}/{pid}/stat").read_text(errors="replace")
+        # the program's name stands in brackets and may hold brackets and blanks itself
+        return int(text[text.rindex(")") + 2 :].split(" ", 20)[19])
 
     def _living(self, named: frozenset[int]) -> dict[str, LivingProcess]:
         living: dict[str, LivingProcess] = {}
-        found = [(seen.start_ticks, pid, seen.qemu) for pid, seen in self._seen.items() if seen.qemu is not None]
-        for start_ticks, pid, qemu in sorted(found):
-            stat = self._stat(pid)
-            if stat is None or stat.state in _DEAD_STATES or stat.start_ticks != start_ticks:
+        runs = [(seen.run.start_ticks, pid, seen.run) for pid, seen in self._seen.items() if seen.run is not None]
+        for start_ticks, pid, (qemu, _, process) in sorted(runs, key=lambda run: run[:2]):
+            if not self._lives(process):
                 continue
             cpus = None
             earlier = living.get(qemu.uuid)
@@ -147,6 +179,15 @@ class QemuProcesses:
             ours = pid in named or (earlier is not None and earlier.has_pid_file)
             living[qemu.uuid] = LivingProcess(uuid=qemu.uuid, name=qemu.name, run=run, cpus=cpus, has_pid_file=ours)
         return living
+
+    def _lives(self, process: psutil.Process) -> bool:
+        try:
+            return process.status() not in _DEAD
+        except _GONE:
+            return False
+        except (psutil.AccessDenied, OSError):
+            self._missed = True
+            return False
 
     def _pids_of_files(self) -> frozenset[int]:
         if self._pid_dir is None:
@@ -161,7 +202,7 @@ class QemuProcesses:
     def _pid_of_file(self, name: str) -> int:
         known = self._pid_files.get(name, 0)
         seen = self._seen.get(known)
-        if seen is not None and seen.qemu is not None:
+        if seen is not None and seen.run is not None:
             return known
         text = _read_text(f"{self._pid_dir}/{name}").strip()
         return int(text) if text.isdecimal() else 0
@@ -169,61 +210,58 @@ class QemuProcesses:
     # --- what can be seen --------------------------------------------------------------------
 
     def _can_see(self) -> bool:
-        """Processes of other users are visible: pid 1 is, and it is another user's, or nothing hides processes."""
-        if self._denied or self._stat(1) is None:
+        """Nothing was missed, and processes of other users are visible: pid 1 is, and it is another user's, or nothing
+        hides processes."""
+        if self._missed:
             return False
         try:
-            if Path(f"{self._proc}/1").stat().st_uid != os.geteuid():
-                return True
-        except OSError:
+            owner = psutil.Process(1).uids().effective
+        except (psutil.Error, OSError):
             return False
-        return not self._hides() or bool(self._capabilities() & CAP_SYS_PTRACE)
+        return owner != os.geteuid() or bool(self._capabilities() & CAP_SYS_PTRACE) or not self._hides()
 
     def _hides(self) -> bool:
-        # systemd's ProtectProc= mounts a procfs of its own for the unit
+        """Whether procfs is mounted with hidepid. psutil's disk_partitions() reads /etc/mtab, which may be a plain file
+        without the kernel's own options."""
+        hidden = None
         for line in _read_text(f"{self._proc}/self/mountinfo").splitlines():
             fields, _, system = line.partition(" - ")
             if system.startswith("proc ") and fields.split(" ")[4] == self._proc:
+                # systemd's ProtectProc= mounts a procfs of its own for the unit; the last one lies on top
                 hidden = re.search(r"hidepid=(\w+)", system)
-                return hidden is not None and hidden[1] not in ("0", "off")
-        return False
+        return hidden is not None and hidden[1] not in ("0", "off")
 
     def _capabilities(self) -> int:
+        """This process's effective capabilities, of which psutil knows nothing."""
         fields = _status_fields(_read_text(f"{self._proc}/self/status"))
         return int(fields.get("CapEff", "0"), 16)
 
-    # --- files -------------------------------------------------------------------------------
 
-    def _stat(self, pid: int) -> _Stat | None:
-        text = self._read(f"{pid}/stat")
-        if not text:
-            return None
-        # the program's name stands in brackets and may hold brackets and blanks itself
-        fields = text[text.rindex(")") + 2 :].split(" ", 20)
-        return _Stat(state=fields[0], start_ticks=int(fields[19]))
-
-    def _read(self, name: str) -> str | None:
-        """Text of a file of a process; None when the process has ended. Remembers that one was hidden from us."""
+@contextlib.contextmanager
+def _procfs(root: str) -> Iterator[None]:
+    """Where psutil reads meanwhile. Its setting is the whole program's, hence one at a time. The agent knows only
+    /proc; a test may have a tree of its own."""
+    with _ONE_PROCFS:
+        before, psutil.PROCFS_PATH = psutil.PROCFS_PATH, root
         try:
-            descriptor = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except PermissionError:
-            self._denied = True
-            return None
-        except OSError:
-            return None
-        try:
-            return os.read(descriptor, _READ_BYTES).decode(errors="replace")
-        except OSError:
-            return None
+            yield
         finally:
-            os.close(descriptor)
+            psutil.PROCFS_PATH = before
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.ZombieProcess:
+        return []
 
 
 def _qemu_of(arguments: list[str]) -> _Qemu | None:
     """A guest's uuid and name from QEMU's command line; None for any other program."""
     uuid = _value_of(arguments, "-uuid")
-    name = _value_of(arguments, "-name") or ""
-    program = arguments[0].rpartition("/")[2]
+    # psutil keeps bytes that are no text as surrogates, which no codec writes
+    name = os.fsencode(_value_of(arguments, "-name") or "").decode(errors="replace")
+    program = arguments[0].rpartition("/")[2] if arguments else ""  # kernel threads and zombies have none
     if uuid is None or not (name.startswith("guest=") or "qemu" in program or "kvm" in program):
         return None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from agent.adapters.processes import QemuProcesses
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity
 from agent.core.ledger import LivingProcess
+from tests.builders_proc import stat_text
 
 PATIENT_S = 60.0
 SLEEPER = "import time; print(flush=True); time.sleep(600)"
@@ -49,6 +51,14 @@ def test_a_process_is_found_by_uuid_with_name_pid_and_start() -> None:
         assert found.living[uuid] == LivingProcess(
             uuid=uuid, name="a,b", run=RunIdentity(pid=process.pid, start_ticks=start_ticks(process.pid))
         )
+
+
+def test_a_name_that_is_no_text_can_still_be_written() -> None:
+    uuid = str(uuids.uuid4())
+    with looks_like_qemu("-name", os.fsdecode(b"guest=\xff\xc3\xa4"), "-uuid", uuid):
+        name = QemuProcesses().scan().living[uuid].name
+    assert name == "\N{REPLACEMENT CHARACTER}\u00e4"
+    assert name.encode()
 
 
 def test_a_process_that_ended_or_is_a_zombie_does_not_live() -> None:
@@ -158,8 +168,9 @@ def write_process(folder: Path, *arguments: str, started_s: int = 0, state: str 
     ticks = started_s * os.sysconf("SC_CLK_TCK")
     task = folder / "task" / "1"
     task.mkdir(parents=True, exist_ok=True)
-    fields = ["0"] * 18 + [str(ticks)] + ["0"] * 30
-    (folder / "stat").write_text(f"{folder.name} (a (b) c) {state} {' '.join(fields)}\n")
+    for place in (folder, task):
+        (place / "stat").write_text(stat_text(1, "a (b) c", start_ticks=ticks, state=state))
+    (folder / "status").write_text("Name:\ta (b) c\nUid:\t0\t0\t0\t0\n")
     (folder / "cmdline").write_text("".join(f"{argument}\0" for argument in arguments))
     (task / "status").write_text(f"Name:\tCPU 0/KVM\nCpus_allowed_list:\t{cpus}\n")
 
@@ -223,9 +234,41 @@ def test_a_dead_process_does_not_live_in_a_written_tree_either(state: str, tmp_p
     assert living(QemuProcesses(tmp_path)) == {}
 
 
-def test_without_a_procfs_nothing_can_be_seen(tmp_path: Path) -> None:
-    found = QemuProcesses(tmp_path / "none", clock=lambda: 7.0).scan()
+@pytest.mark.parametrize("folder", ["none", "."], ids=["no folder", "nothing mounted"])
+def test_without_a_procfs_nothing_can_be_seen(folder: str, tmp_path: Path) -> None:
+    found = QemuProcesses(tmp_path / folder, clock=lambda: 7.0).scan()
     assert (found.begun_at, found.can_see, dict(found.living)) == (7.0, False, {})
+
+
+def test_a_process_that_could_not_be_read_for_want_of_files_proves_nothing() -> None:
+    uuid = str(uuids.uuid4())
+    processes = QemuProcesses()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with looks_like_qemu("-name", "guest=a", "-uuid", uuid):
+        told = [uuid in processes.scan().living]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            blind = processes.scan()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        told.append(uuid in processes.scan().living)
+    assert not blind.can_see
+    assert told == [True, True]
+
+
+def test_a_kernel_thread_is_no_guest(tmp_path: Path) -> None:
+    write_process(tmp_path / "1", "/sbin/init")
+    write_process(tmp_path / "2")
+    found = QemuProcesses(tmp_path).scan()
+    assert (found.can_see, dict(found.living)) == (True, {})
+
+
+def test_looking_elsewhere_leaves_psutil_at_this_kernels_proc(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        QemuProcesses(folder).scan()
+        QemuProcesses(folder).thread_cpus(1)
+    assert psutil.PROCFS_PATH == "/proc"
+    assert os.getpid() in psutil.pids()
 
 
 def test_without_a_view_of_pid_1_missing_processes_prove_nothing(tmp_path: Path) -> None:

@@ -77,6 +77,12 @@ print(json.dumps([found.can_see, sys.argv[2] in found.living]))
 """
 
 AS_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+WITHOUT_PTRACE = ("setpriv", "--bounding-set=-sys_ptrace")
+
+
+def under(options: str) -> tuple[str, ...]:
+    """A second procfs on top of the first, as systemd mounts one for a unit."""
+    return ("sh", "-c", f'mount -t proc -o {options} proc /mnt && exec "$@"', "sh")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,10 @@ AS_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         ("hidepid=invisible", SCAN, (), True),
         ("hidepid=invisible", AS_NOBODY, (), False),
         ("hidepid=noaccess", AS_NOBODY, (), False),
-        ("hidepid=invisible", SCAN, ("setpriv", "--bounding-set=-sys_ptrace"), False),
+        ("hidepid=invisible", SCAN, WITHOUT_PTRACE, False),
+        ("", SCAN, WITHOUT_PTRACE, True),
+        ("hidepid=invisible", SCAN, (*under("hidepid=off"), *WITHOUT_PTRACE), True),
+        ("", SCAN, (*under("hidepid=invisible"), *WITHOUT_PTRACE), False),
     ],
     ids=[
         "root",
@@ -96,6 +105,9 @@ AS_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "other user, hidden",
         "other user, closed",
         "root without ptrace, hidden",
+        "root without ptrace",
+        "root without ptrace, hidden below",
+        "root without ptrace, hidden on top",
     ],
 )
 def test_whether_processes_of_others_can_be_seen_is_told(
