@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+import psutil
 
 from agent.core.cpuset import CpuSet
 
 
 def allowed() -> CpuSet:
-    """CPUs that the calling thread may run on (sched_getaffinity)."""
+    """CPUs that the calling thread may run on (sched_getaffinity; psutil asks for the main thread)."""
     return CpuSet(os.sched_getaffinity(0))
 
 
 def restrict(cpus: CpuSet) -> str | None:
-    """Bind every thread of this process, and all that it starts later, to `cpus`.
+    """Bind every thread of this process, and all that it starts later, to `cpus`; psutil would bind only the main one.
 
     Returns why it could not be done, one sentence; None when done. A thread that ends meanwhile needs no CPUs.
     """
+    process = psutil.Process()
     done: set[int] = set()
     # Again until nothing new is there: a thread that is not bound yet may just have started another one.
-    while threads := {int(thread.name) for thread in Path("/proc/self/task").iterdir()} - done:
+    while threads := {thread.id for thread in process.threads()} - done:
         for thread in threads:
             try:
                 os.sched_setaffinity(thread, cpus)
