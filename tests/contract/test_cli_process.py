@@ -83,17 +83,22 @@ def test_a_commands_help_names_its_own_options_and_where_to_look() -> None:
     assert all(word in text for word in ("--one-line", "prometheus", "--sysfs-root", "--socket", "node_exporter"))
 
 
-def test_what_a_question_to_the_daemon_does_not_need_is_not_imported() -> None:
+def loaded_by(*arguments: str) -> set[str]:
+    """Packages that a command has imported by its end."""
     probe = (
-        "import sys; from agent.cli.main import main; code = main(sys.argv[1:]);"
-        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr); sys.exit(code)"
+        "import sys; from agent.cli.main import main; main(sys.argv[1:]);"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *arguments],
+        check=True, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment(),
+    )  # fmt: skip
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_what_a_question_to_the_daemon_does_not_need_is_not_imported() -> None:
     with served(contended()) as path:
-        done = subprocess.run(
-            [sys.executable, "-c", probe, "status", "--socket", str(path)],
-            check=True, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment(),
-        )  # fmt: skip
-    loaded = set(done.stderr.split())
+        loaded = loaded_by("status", "--socket", str(path))
     assert "agent" in loaded
     assert "cliff" in loaded
     assert not loaded & {
@@ -101,12 +106,19 @@ def test_what_a_question_to_the_daemon_does_not_need_is_not_imported() -> None:
         "oslo_config",
         "oslo_messaging",
         "libvirt",
+        "prometheus_client",
         "psutil",
         "pyudev",
         "prettytable",
         "yaml",
         "cmd2",
     }
+
+
+@pytest.mark.parametrize("uri", ["test:///default", "qemu:///system?socket=/nonexistent"], ids=["seen", "not seen"])
+def test_only_the_exposition_format_costs_its_library(uri: str) -> None:
+    loaded = {form: loaded_by("check", "-f", form, "--connect", uri) for form in ("json", "prometheus")}
+    assert {form for form, packages in loaded.items() if "prometheus_client" in packages} == {"prometheus"}
 
 
 def test_no_plugin_registry_is_written_below_home(tmp_path: Path) -> None:
@@ -270,7 +282,7 @@ def test_a_monitor_hears_on_standard_output_that_nothing_could_be_seen(tmp_path:
     assert line.stderr == ""
     metrics = agentctl("check", "-f", "prometheus", "--connect", uri)
     assert metrics.returncode == 3
-    assert metrics.stdout.endswith("\ncompute_agent_look_success 0\n")
+    assert metrics.stdout.endswith("\ncompute_agent_look_success 0.0\n")
 
 
 def test_nagios_hears_unknown_rather_than_critical_of_a_typing_error() -> None:
