@@ -6,7 +6,7 @@ The kernel writes lists of NUMA node ids in the same form, so a nodeset is a `Cp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 _GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?", re.ASCII)
 
@@ -17,28 +17,31 @@ HIGHEST_ID = 1 << 20
 
 
 class CpuSet:
-    """Set of non-negative numbers; hashable, ordered when iterated, as cheap to combine as two ints."""
+    """Set of non-negative numbers; hashable, ordered when iterated, as cheap to combine as two ints.
 
-    __slots__ = ("_mask",)
-    _mask: int
+    mask: the set as an int, bit n for number n.
+    """
+
+    __slots__ = ("mask",)
+    mask: int
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         mask = 0
         for number in numbers:
             mask |= 1 << number
-        object.__setattr__(self, "_mask", mask)
+        _set_mask(self, mask)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"CpuSet is immutable: {name} cannot be set")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (CpuSet.from_mask, (self._mask,))
+        return (CpuSet.from_mask, (self.mask,))
 
     @classmethod
     def from_mask(cls, mask: int) -> CpuSet:
         """Bit n of `mask` set means n is in the set."""
-        made = cls.__new__(cls)
-        object.__setattr__(made, "_mask", mask)
+        made = object.__new__(cls)
+        _set_mask(made, mask)
         return made
 
     @classmethod
@@ -69,57 +72,52 @@ class CpuSet:
         return cls.from_mask(int(joined, 16)) if digits else cls()
 
     @property
-    def mask(self) -> int:
-        """The set as an int, bit n for number n."""
-        return self._mask
-
-    @property
     def lowest(self) -> int:
         """Smallest member; ValueError when empty."""
-        if not self._mask:
+        if not self.mask:
             raise ValueError("the empty CpuSet has no lowest member")
-        return (self._mask & -self._mask).bit_length() - 1
+        return (self.mask & -self.mask).bit_length() - 1
 
     def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and number >= 0 and bool(self._mask >> number & 1)
+        return isinstance(number, int) and number >= 0 and bool(self.mask >> number & 1)
 
     def __iter__(self) -> Iterator[int]:
-        mask = self._mask
+        mask = self.mask
         while mask:
             low = mask & -mask
             yield low.bit_length() - 1
             mask ^= low
 
     def __len__(self) -> int:
-        return self._mask.bit_count()
+        return self.mask.bit_count()
 
     def __bool__(self) -> bool:
-        return bool(self._mask)
+        return bool(self.mask)
 
     def __eq__(self, other: object) -> bool:
-        return self._mask == other._mask if isinstance(other, CpuSet) else NotImplemented
+        return self.mask == other.mask if isinstance(other, CpuSet) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._mask)
+        return hash(self.mask)
 
     def __or__(self, other: CpuSet) -> CpuSet:
-        return CpuSet.from_mask(self._mask | other._mask)
+        return CpuSet.from_mask(self.mask | other.mask)
 
     def __and__(self, other: CpuSet) -> CpuSet:
-        return CpuSet.from_mask(self._mask & other._mask)
+        return CpuSet.from_mask(self.mask & other.mask)
 
     def __sub__(self, other: CpuSet) -> CpuSet:
-        return CpuSet.from_mask(self._mask & ~other._mask)
+        return CpuSet.from_mask(self.mask & ~other.mask)
 
     def __xor__(self, other: CpuSet) -> CpuSet:
-        return CpuSet.from_mask(self._mask ^ other._mask)
+        return CpuSet.from_mask(self.mask ^ other.mask)
 
     def __le__(self, other: CpuSet) -> bool:
-        return not self._mask & ~other._mask
+        return not self.mask & ~other.mask
 
     def isdisjoint(self, other: CpuSet) -> bool:
         """True when no number is in both."""
-        return not self._mask & other._mask
+        return not self.mask & other.mask
 
     def __str__(self) -> str:
         """Kernel cpulist text, "" when empty: CpuSet.parse(str(s)) == s."""
@@ -129,13 +127,17 @@ class CpuSet:
         return f"CpuSet({str(self)!r})"
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        mask = self._mask
+        mask = self.mask
         while mask:
             first = (mask & -mask).bit_length() - 1
             run = mask >> first
             length = (~run & (run + 1)).bit_length() - 1
             yield first, first + length - 1
             mask &= ~(((1 << length) - 1) << first)
+
+
+# the slot itself, which object.__setattr__ would look up by name each time: a pass makes thousands of sets
+_set_mask: Callable[[CpuSet, int], None] = vars(CpuSet)["mask"].__set__
 
 
 def _range_text(first: int, last: int) -> str:

@@ -104,7 +104,7 @@ def test_masks_are_read_with_and_without_a_prefix(text: str, members: str) -> No
 def test_it_cannot_be_changed() -> None:
     cpus = CpuSet((1, 2))
     with pytest.raises(AttributeError, match="immutable"):
-        cpus._mask = 0
+        cpus.mask = 0
     assert cpus == CpuSet.parse("1-2")
 
 
