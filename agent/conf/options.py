@@ -155,14 +155,14 @@ LIBVIRT = [
         default=5,
         min=1,
         max=60,
-        help="Seconds of silence after which libvirt is asked whether it is still there.",
+        help="Seconds after which libvirt is asked, again and again, whether it is still there.",
     ),
     cfg.IntOpt(
         "keepalive_count",
         default=3,
         min=1,
         max=20,
-        help="So many unanswered questions in a row end the connection; a new one is tried at once.",
+        help="So many intervals without an answer end the connection; a new one is tried at once.",
     ),
 ]
 

@@ -18,7 +18,7 @@ import pytest
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience, diagnosis
 from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop, event_loop, load_libvirt
 from agent.adapters.libvirt.host import device_xml
-from agent.adapters.libvirt.link import Events, KeepAlive, Link
+from agent.adapters.libvirt.link import Events, Link
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
 from tests.functional.lab import wait_until
 
@@ -244,7 +244,7 @@ def test_guests_are_seen_without_node_devices(caplog: pytest.LogCaptureFixture) 
     raw = libvirt.open("test:///default")
     events = Events(on_change=changes.put, on_device_change=changes.put, on_closed=lambda _link, _sentence: None)
     link = Link(WithoutNodeDevices(raw), "test:///default", events)
-    link.set_up(KeepAlive(5, 3))
+    link.set_up()
     xml = "<domain type='test'><name>seen</name><memory>1024</memory><os><type>hvm</type></os></domain>"
     domain = raw.defineXML(xml)
     assert changes.get(timeout=PATIENT_S) == domain.UUIDString()

@@ -2,7 +2,9 @@
 
 What was found by running libvirt 9.0, and shapes this module:
 - A connection never comes back by itself. The daemon's end is told by the close callback at once; a frozen daemon is
-  noticed by keepalive after interval x (count + 1) seconds, which also ends the calls that hang in it.
+  noticed by asking it, after interval x (count + 1) seconds. libvirt's own keepalive (setKeepAlive) is left alone: when
+  it closes a connection in which two calls hang, the client wakes one of them and then uses memory that it has freed,
+  which ends the process (libvirt 9.0.0: every time). Calls that hang end when the daemon goes on or is killed.
 - open() has no deadline at all: on a frozen daemon it blocks until the daemon goes on or is killed. So it runs in a
   thread of its own, which is waited for again instead of starting ever more of them.
 - close() asks the daemon too, so a connection is disposed of in a thread of its own as well.
@@ -29,7 +31,7 @@ import tenacity
 
 from agent.adapters.libvirt import diagnosis
 from agent.adapters.libvirt.binding import event_loop, load_libvirt
-from agent.adapters.libvirt.link import Events, KeepAlive, Link, open_link
+from agent.adapters.libvirt.link import Events, Link, open_link
 from agent.adapters.libvirt.workers import Job, WorkerPool
 from agent.core.values import Value
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
@@ -108,7 +110,6 @@ class LibvirtConnection:
         self._patience = patience or Patience()
         self._workers = workers
         self._events = Events(on_change=on_change, on_device_change=on_device_change, on_closed=self._lose)
-        self._keepalive = KeepAlive(self._patience.keepalive_interval_s, self._patience.keepalive_count)
         self._on_connected = on_connected
         self._on_lost = on_lost
         self._changed = threading.Condition()
@@ -205,14 +206,42 @@ class LibvirtConnection:
             while not self._closing.is_set():
                 self._reopen()
                 opened_at = self.clock()
-                with self._changed:
-                    self._changed.wait_for(lambda: self._link is None or self._closing.is_set())
+                self._watch_over()
                 is_short = self.clock() - opened_at < self._patience.longest_retry_s
                 short_lives = short_lives + 1 if is_short else 0
                 self._rest(short_lives)
         except Exception:
             LOG.exception("the thread that keeps the libvirt connection has ended")
             self._problem = "the thread that keeps the libvirt connection has ended; restart the agent"
+
+    def _watch_over(self) -> None:
+        """Return when the connection is lost, which it also is when its daemon gives no sign of life for too long."""
+        patience, link = self._patience, self._link
+        while link is not None and not self._is_over(link, patience.keepalive_interval_s):
+            if not self._answers(link):
+                silent_s = patience.keepalive_interval_s * (patience.keepalive_count + 1)
+                self._lose(link, diagnosis.silent(self.uri, silent_s))
+
+    def _is_over(self, link: Link, wait_s: float, asked: Future[Any] | None = None) -> bool:
+        """Wait until the connection is lost, or `asked` is answered; False when neither came in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._link is not link or self._closing.is_set() or (asked is not None and asked.done()), wait_s
+            )
+
+    def _answers(self, link: Link) -> bool:
+        """Ask the daemon for something simple. A question that found no free worker tells nothing."""
+        try:
+            job = link.pool.submit(link.raw.getLibVersion)
+        except LibvirtUnavailable:
+            return True  # lost meanwhile
+        job.future.add_done_callback(self._wake_keeper)
+        patience_s = self._patience.keepalive_interval_s * self._patience.keepalive_count
+        return self._is_over(link, patience_s, job.future) or not link.pool.give_up(job)
+
+    def _wake_keeper(self, _answered: object) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _rest(self, short_lives: int) -> None:
         """Wait after several connections that ended soon: a daemon may accept everybody and drop them at once."""
@@ -258,7 +287,7 @@ class LibvirtConnection:
     def _opened(self) -> Link:
         self._refuse_when_too_much_hangs()
         if len(self._opens) < MOST_OPENS:
-            self._opens.append(open_link(self.uri, self._keepalive, self._events))
+            self._opens.append(open_link(self.uri, self._events))
         done, _ = wait(self._opens, self._patience.open_timeout_s, FIRST_COMPLETED)
         if not done:
             raise LibvirtUnavailable(diagnosis.frozen(self.uri, self._patience.open_timeout_s))

@@ -72,6 +72,14 @@ def frozen(uri: str, waited_s: float) -> str:
     )
 
 
+def silent(uri: str, silent_s: float) -> str:
+    """An open connection over which the daemon says nothing any more."""
+    return (
+        f"the daemon behind {socket_path(uri)} did not answer the keepalive for {silent_s:g} s, so it is frozen or "
+        "overloaded; a new connection is opened as soon as it answers, else see its log and restart it (guests run on)"
+    )
+
+
 def _refusals(libvirt: Any) -> set[int]:
     names = ("AUTH_FAILED", "AUTH_CANCELLED", "AUTH_UNAVAILABLE", "ACCESS_DENIED", "OPERATION_DENIED")
     return {getattr(libvirt, f"VIR_ERR_{name}") for name in names}

@@ -40,13 +40,6 @@ class Events(NamedTuple):
     on_closed: Callable[[Link, str], None]
 
 
-class KeepAlive(NamedTuple):
-    """A frozen daemon is noticed after interval_s x (misses + 1)."""
-
-    interval_s: int
-    misses: int
-
-
 class Link:
     """An open virConnect (`raw`). number, opened_at and pool are there once it is the current one."""
 
@@ -78,12 +71,11 @@ class Link:
 
     # --- set up, in the opening thread ---------------------------------------------------------
 
-    def set_up(self, keepalive: KeepAlive) -> None:
+    def set_up(self) -> None:
         """Register everything. Raises libvirtError."""
         raw, libvirt = self.raw, load_libvirt()
         if self._supports(raw.registerCloseCallback, self._closed, None) is not None:
             self._undo.append(raw.unregisterCloseCallback)
-        self._supports(raw.setKeepAlive, keepalive.interval_s, keepalive.misses)
         for name in DOMAIN_EVENTS:
             number = getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{name}")
             answer = self._supports(raw.domainEventRegisterAny, None, number, self._domain_event, None)
@@ -103,7 +95,7 @@ class Link:
                 self._undo.append(functools.partial(raw.nodeDeviceEventDeregisterAny, answer))
 
     def _supports(self, register: Callable[..., int], *arguments: Any) -> int | None:
-        # the test driver has no close callback and no keepalive; an older daemon not every event
+        # the test driver has no close callback; an older daemon not every event
         libvirt = load_libvirt()
         try:
             return register(*arguments)
@@ -116,7 +108,7 @@ class Link:
     # --- callbacks, in the event loop's thread -------------------------------------------------
 
     def _closed(self, _raw: object, reason: int, _opaque: object) -> None:
-        words = {0: "with an error", 1: "by its daemon", 2: "because its daemon did not answer the keepalive"}
+        words = {0: "with an error", 1: "by its daemon"}
         sentence = (
             f"the connection to libvirt at {self.uri} was closed {words.get(reason, f'for reason {reason}')}; "
             "it is opened again as soon as libvirt answers. Is it running? systemctl status libvirtd virtqemud"
@@ -167,16 +159,16 @@ class Link:
         self.disposed.set()
 
 
-def open_link(uri: str, keepalive: KeepAlive, events: Events) -> Future[Link]:
+def open_link(uri: str, events: Events) -> Future[Link]:
     """Open and set up in a daemon thread of its own; the future raises LibvirtUnavailable."""
     opened: Future[Link] = Future()
-    threading.Thread(target=_open, args=(opened, uri, keepalive, events), name="libvirt-open", daemon=True).start()
+    threading.Thread(target=_open, args=(opened, uri, events), name="libvirt-open", daemon=True).start()
     return opened
 
 
-def _open(opened: Future[Link], uri: str, keepalive: KeepAlive, events: Events) -> None:
+def _open(opened: Future[Link], uri: str, events: Events) -> None:
     try:
-        opened.set_result(_opened(uri, keepalive, events))
+        opened.set_result(_opened(uri, events))
     except LibvirtError as error:
         opened.set_exception(error)
     except Exception as error:
@@ -184,14 +176,14 @@ def _open(opened: Future[Link], uri: str, keepalive: KeepAlive, events: Events) 
         opened.set_exception(LibvirtUnavailable(f"opening libvirt at {uri} failed: {error!r}"))
 
 
-def _opened(uri: str, keepalive: KeepAlive, events: Events) -> Link:
+def _opened(uri: str, events: Events) -> Link:
     libvirt = load_libvirt()
     event_loop()
     link = None
     try:
         raw = libvirt.openReadOnly(uri)
         link = Link(raw, uri, events)
-        link.set_up(keepalive)
+        link.set_up()
     except libvirt.libvirtError as error:
         if link is not None:
             link.dispose()
