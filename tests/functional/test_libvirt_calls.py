@@ -350,6 +350,36 @@ def test_text_that_is_no_uri_is_quoted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("uri", "wrong"),
+    [
+        ("xyz:///?socket={path}", "'xyz' is no driver of libvirt's"),
+        ("xyz+unix:///system?socket={path}", "'xyz' is no driver of libvirt's"),
+        ("qemu:///sytem?socket={path}", "the driver 'qemu' has /system and /session, not '/sytem'"),
+        ("qemu://?socket={path}", "the driver 'qemu' has /system and /session, not ''"),
+        ("qemu://[/system", "it is no URI (Invalid IPv6 URL)"),
+    ],
+)
+def test_a_wrong_uri_is_told_also_where_no_daemon_runs_that_could_say_so(uri: str, wrong: str, tmp_path: Path) -> None:
+    uri = uri.format(path=tmp_path / "sock")
+    told = diagnosis.explain(uri, refused(uri), load_libvirt(), find_all)
+    assert told == f"libvirt cannot open the URI {uri}: {wrong}. On a KVM host it is qemu:///system"
+
+
+@pytest.mark.parametrize(
+    "uri", ["qemu:///session", "QEMU:///system", "qemu+unix:///system", "lxc:///system", "xen:///system", "ch:///system"]
+)
+def test_a_uri_that_a_daemon_could_open_is_not_blamed_for_its_absence(uri: str, tmp_path: Path) -> None:
+    uri = f"{uri}?socket={tmp_path}/sock"
+    told = diagnosis.explain(uri, refused(uri), load_libvirt(), find_all)
+    assert told.startswith(f"libvirt is not running: there is no socket {tmp_path}/sock. ")
+
+
+def find_all(name: str) -> str:
+    """Where everything is installed."""
+    return f"/usr/sbin/{name}"
+
+
 def test_a_missing_client_library_is_named_and_breaks_no_import() -> None:
     program = """
 import sys

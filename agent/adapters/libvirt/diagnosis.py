@@ -19,6 +19,16 @@ DEFAULT_SOCKETS = ("/run/libvirt/virtqemud-sock-ro", "/run/libvirt/libvirt-sock-
 
 DAEMON_PATH = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
 
+DRIVERS = frozenset(
+    (
+        *("bhyve", "ch", "esx", "gsx", "hvf", "hyperv", "lxc", "openvz", "parallels", "qemu", "test", "vbox"),
+        *("vmwarefusion", "vmwareplayer", "vmwarews", "vpx", "vz", "xen"),
+    )
+)
+"""The schemes of libvirt's hypervisor drivers, without a transport ("+ssh")."""
+
+QEMU_PATHS = frozenset(("/system", "/session", "/embed"))
+
 _QUOTED_PATH = re.compile(r"'(/[^']+)'")
 
 
@@ -38,10 +48,28 @@ def socket_path(uri: str, message: str = "") -> str:
     return next((path for path in DEFAULT_SOCKETS if Path(path).exists()), DEFAULT_SOCKETS[-1])
 
 
+def what_is_wrong(uri: str) -> str | None:
+    """Why no daemon could ever open this URI; None where it may be right, an alias of libvirt.conf included."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        return f"it is no URI ({error})"
+    driver = parts.scheme.partition("+")[0]
+    if driver and driver not in DRIVERS:
+        return f"{driver!r} is no driver of libvirt's"
+    if driver == "qemu" and parts.path not in QEMU_PATHS:
+        return f"the driver 'qemu' has /system and /session, not {parts.path!r}"
+    return None
+
+
 def explain(uri: str, error: Any, libvirt: Any, find: Callable[[str], str | None] = find_daemon) -> str:
     """One sentence for a libvirtError that an open ended with. find: path of an installed daemon by name, or None."""
     message = error.get_error_message() or str(error)
     code, number = error.get_error_code(), error.get_int1()
+    wrong = what_is_wrong(uri)
+    if wrong is not None:
+        # libvirt's client leaves the URI to the daemon: with none running, it complains about the socket alone
+        return f"libvirt cannot open the URI {uri}: {wrong}. On a KVM host it is qemu:///system"
     path = socket_path(uri, message)
     if code == libvirt.VIR_ERR_SYSTEM_ERROR and _QUOTED_PATH.search(message):
         if number in (errno.ENOENT, errno.ENOTDIR):
