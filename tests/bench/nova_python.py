@@ -28,7 +28,9 @@ def nova_python() -> Path:
 
 
 def _install(python: Path) -> None:
-    # our own constraints are not nova's
-    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
-    words = ["install", "-q", "--disable-pip-version-check", "-c", str(CONSTRAINTS), RELEASE]
+    # our own constraints are not nova's, nor are pip's warnings about itself ours
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"PIP_CONSTRAINT", "PYTHONWARNINGS"}
+    }
+    words = ["install", "-qq", "--disable-pip-version-check", "-c", str(CONSTRAINTS), RELEASE]
     subprocess.run([str(python), "-m", "pip", *words], check=True, env=environment)

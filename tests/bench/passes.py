@@ -24,6 +24,7 @@ def measure() -> Iterator[Row]:
         listing: list[float] = []
         agent = driver.agent()
         for _ in range(FEW):
+            del agent
             agent = driver.agent()
             full.append(_one_pass(agent))
             _one_pass(agent)  # libvirt's view of the host is verified twice after a change

@@ -75,7 +75,7 @@ class TestDriver:
 
     def __init__(self, raw: Any, libvirt: LibvirtHost, root: Path) -> None:
         self.raw, self.libvirt, self.root = raw, libvirt, root
-        self._agents: list[Agent] = []
+        self._agent: Agent | None = None
 
     def run_anew(self, number: int, cpus: Sequence[int]) -> None:
         """End guest `number` and start it on these CPUs."""
@@ -91,13 +91,14 @@ class TestDriver:
 
     def agent(self) -> Agent:
         """A new agent over the one connection."""
-        self._agents.append(Agent(self.root, self.libvirt))
-        return self._agents[-1]
+        self._agent = None  # or the collector would have two agents' guests to visit
+        self._agent = Agent(self.root, self.libvirt)
+        return self._agent
 
     def mark(self, uuid: str) -> None:
         """Events reach the newest agent."""
-        if self._agents:
-            self._agents[-1].watch.mark(uuid)
+        if self._agent is not None:
+            self._agent.watch.mark(uuid)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +31,17 @@ def measure() -> Iterator[Row]:
     ours: list[float] = []
     tracker: list[float] = []
     alone: list[float] = []
-    with tempfile.TemporaryFile("w+") as said:
-        nova = subprocess.Popen(
-            [str(nova_python()), str(NOVA_SCRIPT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-        )
-        try:
-            version = _ask(nova, json.dumps(_for_nova()), said)
-            for _ in range(ROUNDS):
-                as_tracker_s, alone_s, pinned = _ask(nova, "", said)
-                if pinned != held:
-                    raise RuntimeError(f"nova holds {pinned} CPUs of these guests, we {held}")
-                tracker.append(as_tracker_s * 1e3)
-                alone.append(alone_s * 1e3)
-                ours += milliseconds(
-                    time.process_time, lambda: fold(machine.topology, machine.config, guests), OURS_A_ROUND
-                )
-        finally:
-            nova.kill()
-            nova.wait()
+    with _nova() as ask:
+        version = ask(json.dumps(_for_nova()))
+        for _ in range(ROUNDS):
+            as_tracker_s, alone_s, pinned = ask("")
+            if pinned != held:
+                raise RuntimeError(f"nova holds {pinned} CPUs of these guests, we {held}")
+            tracker.append(as_tracker_s * 1e3)
+            alone.append(alone_s * 1e3)
+            ours += milliseconds(
+                time.process_time, lambda: fold(machine.topology, machine.config, guests), OURS_A_ROUND
+            )
     what = f"usage and conflicts of {GUESTS} pinned guests on {CELLS * CPUS_OF_CELL} CPUs"
     yield median_row(
         what, ours, "ms CPU", beside=(f"nova {version}, as its tracker does it", tracker), budget=times_cheaper(100)
@@ -76,13 +66,27 @@ def _for_nova() -> dict[str, object]:
     }
 
 
-def _ask(nova: subprocess.Popen[str], line: str, said: Any) -> Any:
-    assert nova.stdin is not None
-    assert nova.stdout is not None
-    nova.stdin.write(f"{line}\n")
-    nova.stdin.flush()
-    answer = nova.stdout.readline()
-    if not answer:
-        said.seek(0)
-        raise RuntimeError(f"nova's process ended: {said.read()}")
-    return json.loads(answer)
+@contextmanager
+def _nova() -> Iterator[Callable[[str], Any]]:
+    """A process with nova that answers each line with one of JSON."""
+    with tempfile.TemporaryFile("w+") as said:
+        command = [str(nova_python()), "-W", "ignore", str(NOVA_SCRIPT)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True) as nova:
+            given, told = nova.stdin, nova.stdout
+            assert given is not None
+            assert told is not None
+
+            def ask(line: str) -> Any:
+                given.write(f"{line}\n")
+                given.flush()
+                answer = told.readline()
+                if not answer:
+                    said.seek(0)
+                    raise RuntimeError(f"nova's process ended: {said.read()}")
+                return json.loads(answer)
+
+            try:
+                yield ask
+            finally:
+                nova.kill()
