@@ -73,6 +73,7 @@ class TopologyLook:
         self._facts: Hashable = None
         self._discovered: HostTopology | None = None
         self._discovered_at = 0.0
+        self._is_fresh = False
         self._verified_over = 0
         self._verifications_left = VERIFICATIONS
         self._verify_again_at: float | None = None

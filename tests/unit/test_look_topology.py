@@ -171,6 +171,22 @@ def test_a_change_that_the_kernel_shows_is_discovered_by_the_next_look(bench: Be
     assert bench.libvirt.asked == []
 
 
+def test_what_was_half_there_when_it_changed_is_whole_in_the_next_look(tmp_path: Path) -> None:
+    """A device that is being bound anew may be listed and not be readable for a moment; the fingerprint tells nothing."""
+    missing = {f"{tmp_path}/{VENDOR}"}
+
+    def read(path: str) -> bytes:
+        if path in missing:
+            missing.remove(path)
+            raise OSError(2, "gone")
+        return read_file(path)
+
+    build_tree(tmp_path, nodes=NODES, pci=[Pci(address="0000:01:00.0", numa=0)])
+    look = TopologyLook(tmp_path, None, clock=lambda: 1.0, deep_interval_s=DEEP_INTERVAL_S, read=read)
+    found = [look.look(deep=False)[0] for _ in range(3)]
+    assert [None if one is None else len(one.pci) for one in found] == [0, 1, None]
+
+
 def test_a_deep_wish_discovers_what_seems_unchanged(bench: Bench) -> None:
     bench.settle()
     assert bench.one_look(deep=True) is not None

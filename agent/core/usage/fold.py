@@ -51,7 +51,7 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         pci=device_rows(devices, config),
         mdevs=mdev_rows(devices, topology),
         conflicts=settled(found, config.accept),
-        remarks=tuple(_remarks(guests, cpus, sets)),
+        remarks=tuple(_remarks(guests, cpus, sets, frozenset(mdev.uuid.lower() for mdev in topology.mdevs))),
         free_is_uncertain=any(guest.holds.uncertain for guest in guests),
     )
 
@@ -107,9 +107,14 @@ def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
         )
 
 
-def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, sets: HostSets) -> Iterator[Remark]:
+def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, sets: HostSets, mdevs: frozenset[str]) -> Iterator[Remark]:
     for guest in guests:
-        for text in (_reading(guest, cpus), _confinement(guest, sets), _idle_siblings(guest)):
+        for text in (
+            _reading(guest, cpus),
+            _confinement(guest, sets),
+            _idle_siblings(guest),
+            _missing_mdevs(guest, mdevs),
+        ):
             if text is not None:
                 yield Remark(uuid=guest.sighting.uuid, name=guest.sighting.name, text=text)
 
@@ -142,3 +147,8 @@ def _confinement(guest: GuestHolds, sets: HostSets) -> str | None:
 def _idle_siblings(guest: GuestHolds) -> str | None:
     idle = guest.holds.sibling_cpus
     return f"thread policy isolate keeps {advice.plural(idle)} idle, not offered to others" if idle else None
+
+
+def _missing_mdevs(guest: GuestHolds, existing: frozenset[str]) -> str | None:
+    missing = ", ".join(uuid for uuid in guest.holds.mdevs if uuid not in existing)
+    return f"mediated device missing: {missing}" if missing else None
