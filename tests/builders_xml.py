@@ -8,6 +8,8 @@ from types import MappingProxyType
 from agent.core.pci import PciAddress
 from tests.builders import KIB_PER_MIB, uuid_of
 
+NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
+
 
 def domain_xml(
     name: str,
@@ -20,10 +22,12 @@ def domain_xml(
     page: int | None = None,
     dev: Iterable[str] = (),
     mdev: str | None = None,
+    by_nova: bool = False,
 ) -> str:
     """A guest, with the uuid that `builders.uuid_of` gives its name. mem in MiB; node: all memory bound to it."""
     parts = [
         f"<name>{name}</name><uuid>{uuid_of(name)}</uuid>",
+        f"<metadata><nova:instance xmlns:nova='{NOVA}'/></metadata>" if by_nova else "",
         f"<memory unit='KiB'>{mem * KIB_PER_MIB}</memory>",
         f"<vcpu placement='static'>{vcpus if vcpus is not None else max(len(pins), 1)}</vcpu>",
         "".join(_memory(node, page)),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import msgspec
 
 from agent.adapters.processes import QemuProcesses
 from agent.adapters.sysfs.files import read_file
@@ -27,7 +25,7 @@ from tests.fakes_libvirt import FakeLibvirt
 
 INTERVAL_S = 10.0
 DEEP_INTERVAL_S = 300.0
-H8 = MappingProxyType({"nodes": {0: Node(cpus="0-7", mem_mib=16384)}})
+H8: Mapping[str, Any] = MappingProxyType({"nodes": {0: Node(cpus="0-7", mem_mib=16384)}})
 """One cell, CPUs 0-7 without siblings, 16 GiB."""
 
 
@@ -69,9 +67,11 @@ class Rig:
         self.told: list[tuple[Snapshot, Snapshot]] = []
         self.epoch = 0
         self._pids: dict[str, int] = {}
+        self._last_pid = 2000
         self.set_tree(**(tree or H8))
         self.libvirt = make_libvirt(
             clock=self.clock,
+            capabilities="<capabilities><host/></capabilities>",
             on_change=self._on_change,
             on_device_change=lambda _name: self.watch.wake(),
             on_connected=lambda _number: self.watch.wake(),
@@ -128,21 +128,28 @@ class Rig:
         return self.libvirt.define(domain_xml(name, dict(enumerate(pins)), **options))
 
     def run(self, name: str, *pins: int, **options: Any) -> str:
-        """The same, running, with a QEMU process."""
+        """The same, running, with a QEMU process whose vCPU threads are bound as pinned."""
         uuid = self.define(name, *pins, **options)
-        self.start(name)
+        self.start(name, *pins)
         return uuid
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *pins: int) -> None:
         """Start a defined guest."""
-        self._pids[name] = 2000 + 10 * len(self._pids) + 10 * self.epoch * 1000
-        add_qemu(self.proc, self._pids[name], uuid=uuid_of(name), name=name, start_ticks=int(self.now * 100))
+        self._last_pid += 10
+        self._pids[name] = self._last_pid
+        vcpus = ",".join(map(str, pins)) or None
+        ticks = int(self.now * 100)
+        add_qemu(self.proc, self._last_pid, uuid=uuid_of(name), name=name, start_ticks=ticks, vcpus=vcpus)
         self.libvirt.start_domain(uuid_of(name))
 
     def end(self, name: str) -> None:
         """The guest ends, and its QEMU with it."""
-        remove_process(self.proc, self._pids.pop(name))
+        self.end_process(name)
         self.libvirt.stop_domain(uuid_of(name))
+
+    def end_process(self, name: str) -> None:
+        """QEMU ends, whatever libvirt knows of it."""
+        remove_process(self.proc, self._pids.pop(name))
 
     # --- passes ------------------------------------------------------------------------------
 
@@ -199,8 +206,3 @@ def remarks(snapshot: Snapshot, name: str) -> tuple[str, ...]:
 def kinds(snapshot: Snapshot) -> list[str]:
     """Kinds of the conflicts, in order."""
     return [row.kind for row in snapshot.usage.conflicts]
-
-
-def changed(snapshot: Snapshot, **fields: Any) -> Snapshot:
-    """The same snapshot with other fields."""
-    return msgspec.structs.replace(snapshot, **fields)

@@ -9,7 +9,7 @@ import itertools
 
 from agent.core.topology import HostTopology
 from agent.formats.wire import to_builtins
-from tests.builders import Host, Node, guest, h2x4, h8, host, ledger_of, passed
+from tests.builders import Host, Node, guest, h2x4, host
 
 MIB = 1024
 GIB_PAGE = 1048576
@@ -41,26 +41,6 @@ def test_numa_none_at_all() -> None:
     assert to_builtins(usage) == to_builtins(with_cells.usage())
 
 
-def test_pages_node_memory_drifts_on_reboot() -> None:
-    """kubernetes/kubernetes#131253, without its stored claim: what is there now counts, and nothing is compared."""
-    before = host({0: Node("0-3", 128649), 1: Node("4-7", 129010)}, dedicated="0-7", shared="")
-    after = host({0: Node("0-3", 128611), 1: Node("4-7", 129052)}, dedicated="0-7", shared="")
-    assert [cell.memory_kib.total // MIB for cell in before.usage().cells] == [128649, 129010]
-    assert [cell.memory_kib.total // MIB for cell in after.usage().cells] == [128611, 129052]
-    assert after.usage().conflicts == ()
-
-
-def test_pages_pool_changed_after_start() -> None:
-    """kubernetes/kubernetes#111757, as the fold sees the two looks: the new pool is no longer ordinary memory."""
-    first, second = h8(pages={2048: 0}).usage(), h8(pages={2048: 512}).usage()
-    assert [(row.size_kib, row.total) for row in first.cells[0].pages] == [(2048, 0)]
-    assert [(row.size_kib, row.total, row.free) for row in second.cells[0].pages] == [(2048, 512, 512)]
-    assert first.cells[0].memory_kib.total - second.cells[0].memory_kib.total == 1024 * MIB
-    held = h8(pages={2048: 512}).usage(guest("x", mem=1024, page=2048, node=0))
-    assert [(row.used, row.free) for row in held.cells[0].pages] == [(512, 0)]
-    assert held.host.memory_kib.used == 0
-
-
 def test_memory_pages_aware_overcommit() -> None:
     """LP#1811886. Claims: one ordinary guest and one on the page fit, a second ordinary one does not."""
     pages = host({0: Node("0-1", 2048, {GIB_PAGE: 1})}, dedicated="0-1", shared="", reserve_mem=0, ratio_mem=1.0)
@@ -72,18 +52,6 @@ def test_memory_pages_aware_overcommit() -> None:
     assert [row.free for row in pages.usage(x).cells[0].pages] == [1]
     y = guest("y", {0: 1}, mem=1024, node=0, page=GIB_PAGE)
     assert [row.free for row in pages.usage(x, y).cells[0].pages] == [0]
-
-
-def test_memory_restored_claim_counted_twice() -> None:
-    """kubernetes/kubernetes#140906, without its claim: however often a guest is read, it counts once."""
-    a = guest("a", {0: 2, 1: 3}, mem=4096)
-    ledger = ledger_of(a)
-    for again in range(10):
-        ledger = passed(ledger, a, at=10.0 * (again + 1))
-    usage = h8().usage(*ledger.sightings.values())
-    assert str(usage.host.dedicated.used) == "2-3"
-    assert str(usage.host.dedicated.free) == "4-7"
-    assert usage.host.memory_kib.used == 4096 * MIB
 
 
 def test_memory_guest_without_numa_keeps_sums() -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.holds import holds
-from agent.core.ledger import see
 from agent.core.usage import Usage
-from tests.builders import Node, configured, guest, h8, host, ht8, ledger_of, passed, uuid_of
+from tests.builders import Node, guest, h8, host, ht8
 
 
 def _held(usage: Usage) -> str:
@@ -41,22 +40,6 @@ def test_pin_two_domains_one_cpu() -> None:
     assert usage.host.memory_kib.used == 2560 * 1024
 
 
-def test_pin_conflict_log_once() -> None:
-    """risuorg/risu#580. The log line is the tracker's; here: the same rows each pass, one less at the end."""
-    crowded = host({0: Node("0-63", 65536)}, dedicated="0-63", shared="")
-    guests = [guest(f"a{n}", {0: n}) for n in range(64)] + [guest(f"b{n}", {0: n}) for n in range(32)]
-    ledger = ledger_of(*guests)
-    first = crowded.usage(*ledger.sightings.values())
-    assert _kinds(first) == ["cpu-pinned-twice"] * 32
-    assert [row.resource.id for row in first.conflicts] == [str(cpu) for cpu in range(32)]
-    again = passed(ledger, *guests, at=20.0)
-    assert crowded.usage(*again.sightings.values()) == first
-    stopped = see(again, guest("b7", {0: 7}, state="shut-off", at=30.0))
-    last = crowded.usage(*stopped.sightings.values())
-    assert [row.id for row in last.conflicts] == [row.id for row in first.conflicts if row.resource.id != "7"]
-    assert _free(first) == _free(last) == ""
-
-
 def test_pin_emulator_cpus_count() -> None:
     """LP#1614054. Claims: three dedicated CPUs would get 4,5,7."""
     usage = h8().usage(guest("a", {0: 2, 1: 3}, emu="6", mem=1024))
@@ -80,25 +63,6 @@ def test_cpu_offline_under_guest() -> None:
     back = h8().usage(*guests)
     assert back.conflicts == ()
     assert (_held(back), _free(back)) == ("4-6", "2-3,7")
-
-
-def test_dedicated_set_shrunk_with_guests() -> None:
-    """nova@f329ee5a3b. Claims: four dedicated CPUs would be refused."""
-    shrunk = configured(h8(), dedicated=CpuSet.parse("4-7"))
-    usage = shrunk.usage(guest("a", {0: 2, 1: 3}), guest("b", {0: 6}))
-    (only,) = usage.conflicts
-    assert (only.kind, only.resource.id, only.severity) == ("pinned-outside-dedicated", uuid_of("a"), "warning")
-    assert "CPUs 2-3" in only.cause
-    assert _free(usage) == "4-5,7"
-    assert len(usage.host.dedicated.total) == 4
-    assert _held(usage) == "2-3,6"
-
-
-def test_host_smaller_after_reboot() -> None:
-    """hashicorp/nomad#23922, without its stored claim: only CPUs that exist are offered."""
-    small = host({0: Node("0-3", 8192)}, dedicated="1-7", shared="0")
-    usage = small.usage()
-    assert str(usage.host.dedicated.total) == _free(usage) == "1-3"
 
 
 def test_smt_isolate_without_smt() -> None:

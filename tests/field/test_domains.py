@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent.core.holds import holds
-from agent.core.ledger import account, see
-from tests.builders import guest, h8, ledger_of, listing, passed, processes, qemu, uuid_of
+from agent.core.ledger import account
+from tests.builders import guest, h8, ledger_of, listing, processes, qemu
 
 
 def test_xml_current_vcpu_attribute_missing() -> None:
@@ -17,28 +17,6 @@ def test_xml_current_vcpu_attribute_missing() -> None:
     usage = on.usage(a, b)
     assert str(usage.host.dedicated.free) == "2-7"
     assert [(one.name, one.text) for one in usage.remarks] == [("b", "floating guest confined to dedicated CPUs 2-7")]
-
-
-def test_domain_made_by_others() -> None:
-    """RHBZ#1412198. Claims: four dedicated CPUs would be refused at first."""
-    a = guest("a", {0: 2}, maker="nova")
-    foreign = guest("foreign", {0: 5, 1: 6}, mem=2048, persistent=False)
-    ledger = ledger_of(a, foreign)
-    usage = h8().usage(*ledger.sightings.values())
-    makers = {owner.name: owner.maker for row in usage.host.holders for owner in row.owners}
-    assert makers == {"a": "nova", "foreign": "libvirt"}
-    assert str(usage.host.dedicated.free) == "3-4,7"
-    gone = passed(ledger, a, at=20.0)
-    assert set(gone.sightings) == {uuid_of("a")}
-    assert str(h8().usage(*gone.sightings.values()).host.dedicated.free) == "3-7"
-
-
-def test_domain_late_stop_event() -> None:
-    """LP#1468431. A reading of before the new start frees nothing. Claims: five dedicated CPUs would be refused."""
-    ledger = ledger_of(guest("a", {0: 2, 1: 3}, at=30.0))
-    late = see(ledger, guest("a", {0: 2, 1: 3}, state="shut-off", at=29.0))
-    assert late is ledger
-    assert str(h8().usage(*late.sightings.values()).host.dedicated.free) == "4-7"
 
 
 def test_domain_lost_by_libvirt_still_holds() -> None:
