@@ -79,4 +79,4 @@ class Check(ReportCommand):
 
 def guests(report: Report) -> str:
     """ "2 guests active, 1 not running"."""
-    return f"{words.count(report.health.guests_active, 'guest')} active, {report.health.guests_defined} not running"
+    return f"{words.count(report.health.guests_active, 'guest')} active, {report.health.guests_inactive} not running"

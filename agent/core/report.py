@@ -42,14 +42,15 @@ class GuestReport(Value, frozen=True, kw_only=True):
 
 class Health(Value, frozen=True, kw_only=True):
     """status: "down" when guests cannot be seen at all, "degraded" when something needs a look, else "ok".
-    reasons: one sentence for each thing that keeps it from "ok". ready: admissions could be answered."""
+    reasons: one sentence for each thing that keeps it from "ok". ready: admissions could be answered. guests_inactive:
+    defined and off."""
 
     status: Status
     ready: bool
     reasons: tuple[str, ...] = ()
     sources: tuple[SourceReport, ...] = ()
     guests_active: int = 0
-    guests_defined: int = 0
+    guests_inactive: int = 0
     conflicts: int = 0
     conflicts_accepted: int = 0
     problems: int = 0
@@ -109,7 +110,7 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
         reasons=reasons,
         sources=sources,
         guests_active=active,
-        guests_defined=len(seen) - active,
+        guests_inactive=len(seen) - active,
         conflicts=len(snapshot.usage.conflicts) - accepted,
         conflicts_accepted=accepted,
         problems=len(_problems(snapshot)),

@@ -32,7 +32,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     host, health = report.usage.host, report.health
     yield "agent", f"{report.agent_id}, epoch {report.epoch}, generation {report.generation}"
     yield "host", counts(report.topology)
-    yield "guests", f"{health.guests_active} active, {health.guests_defined} not running"
+    yield "guests", f"{health.guests_active} active, {health.guests_inactive} not running"
     uncertain = " (uncertain)" if report.usage.free_is_uncertain else ""
     used, free = len(host.dedicated.used), len(host.dedicated.free)
     yield "pinned", f"{used} CPUs used, {free} of {len(host.dedicated.total)} dedicated ones free{uncertain}"

@@ -94,7 +94,7 @@ def _word(value: bool) -> str:
 def _host_families(report: Report) -> Iterator[GaugeMetricFamily]:
     health, topology = report.health, report.topology
     yield _gauge("guests", "Guests, by whether they run.", ("state",), [
-        (("active",), health.guests_active), (("inactive",), health.guests_defined),
+        (("active",), health.guests_active), (("inactive",), health.guests_inactive),
     ])  # fmt: skip
     unread = sum(guest.sighting.validity != "valid" for guest in report.guests)
     yield _gauge("guests_unreadable", "Guests whose last known state is shown.", (), [((), unread)])

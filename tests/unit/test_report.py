@@ -47,7 +47,7 @@ def test_a_report_has_guests_by_name_with_what_they_hold_and_the_age_of_their_re
         ("b", "3", 11.0),
     ]
     assert (told.agent_id, told.epoch, told.generation) == ("agent", 3, 7)
-    assert (told.health.guests_active, told.health.guests_defined) == (1, 1)
+    assert (told.health.guests_active, told.health.guests_inactive) == (1, 1)
     assert from_json(to_json(told), Report) == told
 
 
