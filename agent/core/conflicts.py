@@ -25,7 +25,6 @@ ConflictKind = Literal[
     "device-missing",
     "pf-and-vf",
     "memory-elsewhere",
-    "guest-split",
     "domain-lost-by-libvirt",
 ]
 

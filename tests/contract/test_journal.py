@@ -45,7 +45,7 @@ def test_the_last_identity_can_be_read_without_counting_a_start(tmp_path: Path) 
 def test_dates_of_conflicts_are_replaced_as_a_whole_and_outlive_the_daemon(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     journal.remember_conflicts(SINCE)
-    later = {"cpu-pinned-twice:cpu:3": SINCE["cpu-pinned-twice:cpu:3"], "guest-split:guest:u": "2026-11-30T13:00:00Z"}
+    later = {"cpu-pinned-twice:cpu:3": SINCE["cpu-pinned-twice:cpu:3"], "device-twice:mdev:u": "2026-11-30T13:00:00Z"}
     journal.remember_conflicts(later)
     journal.close()
     assert Journal.open(tmp_path).conflict_since() == later
