@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
-from agent.core.report import Health, Report, health, report
+from agent.core.report import Report, health, report
 from agent.core.snapshot import Snapshot
 from agent.core.usage import Usage
 from agent.formats import wire
@@ -28,6 +28,9 @@ PATHS: Mapping[str, str] = MappingProxyType(
 """Which method answers a GET of the local API."""
 
 PROBES = ("/healthz", "/livez", "/readyz")
+
+EPOCH_HEADER, GENERATION_HEADER = "X-Compute-Agent-Epoch", "X-Compute-Agent-Generation"
+"""Of which start and picture a probe's answer is, whose body has no place for it."""
 
 
 class Handlers:
@@ -67,48 +70,54 @@ class Handlers:
             return self._refuse(snapshot, Refusal(code="InvalidRequest", message=message))
         return success(snapshot.identity, snapshot.generation, self._now(), answer(self._report_of(snapshot)))
 
+    def refuse(self, code: str, message: str, status: int) -> ApiResponse:
+        """The local API's answer to a request that is not served: by a handler, or by the server before any saw it."""
+        return respond(self._refuse(self._snapshot(), Refusal(code=code, message=message)), status)
+
     def answer(self, request: ApiRequest) -> ApiResponse:
         """The local API: paths of PATHS and the three probes, GET and HEAD only."""
         if request.method not in ("GET", "HEAD"):
-            return self._refuse_request(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} {request.path}: only GET and HEAD"
-            )
+            message = f"{request.method} {request.path}: only GET and HEAD"
+            return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
         if request.path in PROBES:
             return self._probe(request.path)
         if request.path not in PATHS:
-            known = ", ".join([*PATHS, *PROBES])
-            return self._refuse_request(HTTPStatus.NOT_FOUND, f"there is no {request.path!r}; known are {known}")
+            message = f"there is no {request.path!r}; known are {', '.join([*PATHS, *PROBES])}"
+            return self.refuse("InvalidRequest", message, HTTPStatus.NOT_FOUND)
         if request.query or request.body:
-            return self._refuse_request(HTTPStatus.BAD_REQUEST, f"{request.path} takes no query and no body")
+            message = f"{request.path} takes no query and no body"
+            return self.refuse("InvalidRequest", message, HTTPStatus.BAD_REQUEST)
         return respond(self.call(PATHS[request.path]))
 
     def _probe(self, path: str) -> ApiResponse:
-        reasons = self._reasons(path)
+        snapshot = self._snapshot()
+        reasons = self._reasons(path, snapshot)
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
         text = "\n".join(reasons) if reasons else "ok"
-        return ApiResponse(body=f"{text}\n".encode(), status=status, content_type="text/plain; charset=utf-8")
+        return ApiResponse(
+            body=f"{text}\n".encode(),
+            status=status,
+            content_type="text/plain; charset=utf-8",
+            headers=MappingProxyType(
+                {EPOCH_HEADER: str(snapshot.identity.epoch), GENERATION_HEADER: str(snapshot.generation)}
+            ),
+        )
 
-    def _reasons(self, path: str) -> tuple[str, ...]:
+    def _reasons(self, path: str, snapshot: Snapshot) -> tuple[str, ...]:
         stuck = self._alive()
         if path == "/livez" or stuck is not None:
             return () if stuck is None else (stuck,)
-        found = self._health()
+        # by itself: a report of a thousand guests is not for a probe that comes every second
+        found = health(snapshot, now_s=self._clock(), interval_s=self._interval_s())
         if path == "/readyz":
             return () if found.ready else (found.reasons or ("the first complete look at the host is not done yet",))
         return found.reasons if found.status == "down" else ()
-
-    def _health(self) -> Health:
-        # by itself: a report of a thousand guests is not for a probe that comes every second
-        return health(self._snapshot(), now_s=self._clock(), interval_s=self._interval_s())
 
     def _report_of(self, snapshot: Snapshot) -> Report:
         return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
 
     def _refuse(self, snapshot: Snapshot, refusal: Refusal) -> Envelope:
         return refused(snapshot.identity, snapshot.generation, self._now(), refusal)
-
-    def _refuse_request(self, status: HTTPStatus, message: str) -> ApiResponse:
-        return respond(self._refuse(self._snapshot(), Refusal(code="InvalidRequest", message=message)), status)
 
 
 def _usage_document(told: Report) -> dict[str, object]:

@@ -94,7 +94,9 @@ class Service:
             interval_s=lambda: self._settings.interval_s,
             alive=self._why_stuck,
         )
-        self._api = LocalApi(self._handlers.answer, Path(settings.socket_dir), settings.socket_group)
+        self._api = LocalApi(
+            self._handlers.answer, self._handlers.refuse, Path(settings.socket_dir), settings.socket_group
+        )
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP reloads the configuration."""

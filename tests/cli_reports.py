@@ -23,8 +23,9 @@ from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, dated
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.usage import Usage, fold
 from agent.core.values import Problem
-from agent.formats.envelope import ApiRequest, ApiResponse, refuse_unseen, respond, success
+from agent.formats.envelope import ApiRequest, ApiResponse, respond, success
 from tests.builders import CONNECTION, guest
+from tests.builders_http import refuse
 
 CELL_KIB = 16 * 1024 * 1024
 SINCE = "2026-11-30T12:00:00Z"
@@ -226,12 +227,12 @@ def served(report: Report) -> Iterator[Path]:
 
     def answer(request: ApiRequest) -> ApiResponse:
         if request.path != "/v1/report":
-            return refuse_unseen("InvalidRequest", f"there is no {request.path}", HTTPStatus.NOT_FOUND)
+            return refuse("InvalidRequest", f"there is no {request.path}", HTTPStatus.NOT_FOUND)
         identity = Identity(agent_id=report.agent_id, boot_id="boot", epoch=report.epoch)
         return respond(success(identity, report.generation, SINCE, report))
 
     with tempfile.TemporaryDirectory(prefix="cli-", dir="/tmp") as folder:  # pytest's paths are too long for a socket
-        api = LocalApi(answer, Path(folder))
+        api = LocalApi(answer, refuse, Path(folder))
         api.start()
         try:
             yield Path(folder, READ_ONLY_SOCKET)

@@ -37,11 +37,12 @@ class ApiRequest(Value, frozen=True, kw_only=True):
 
 
 class ApiResponse(Value, frozen=True, kw_only=True):
-    """One answer: an HTTP status and the body as it goes out."""
+    """One answer: an HTTP status and the body as it goes out. headers: further ones, each value one line of ASCII."""
 
     body: bytes
     status: int = HTTPStatus.OK
     content_type: str = "application/json"
+    headers: ReadOnlyMap[str, str] = MappingProxyType({})
 
 
 class Refusal(Value, frozen=True, kw_only=True):
@@ -57,9 +58,8 @@ class Refusal(Value, frozen=True, kw_only=True):
 class Envelope(Value, frozen=True, kw_only=True):
     """Every answer. Exactly one of result and refusal counts, by `ok`.
 
-    now: the agent's wall clock, RFC 3339. agent_id to generation: which agent, start and picture this answer is of;
-    empty and 0 when the server refused before anything looked at a picture. result: a value on the way out, plain dicts
-    and lists on the way in.
+    now: the agent's wall clock, RFC 3339. agent_id to generation: which agent, start and picture this answer is of.
+    result: a value on the way out, plain dicts and lists on the way in.
     """
 
     v: int = VERSION
@@ -102,8 +102,3 @@ def refused(identity: Identity, generation: int, now: str, refusal: Refusal) -> 
 def respond(envelope: Envelope, status: int = HTTPStatus.OK) -> ApiResponse:
     """The envelope as an HTTP answer."""
     return ApiResponse(body=wire.to_json(envelope), status=status)
-
-
-def refuse_unseen(code: str, message: str, status: int) -> ApiResponse:
-    """A refusal by the server itself, before any handler saw the request."""
-    return respond(Envelope(ok=False, refusal=Refusal(code=code, message=message)), status)

@@ -30,7 +30,7 @@ def measure() -> Iterator[Row]:
         inside = milliseconds(time.perf_counter, lambda: respond(handlers.call("get_report")), ROUNDS)
         # a path of a UNIX socket must be short
         with tempfile.TemporaryDirectory(prefix="ca-", dir="/tmp") as folder:
-            api = LocalApi(handlers.answer, Path(folder), grp.getgrgid(os.getegid()).gr_name)
+            api = LocalApi(handlers.answer, handlers.refuse, Path(folder), grp.getgrgid(os.getegid()).gr_name)
             api.start()
             try:
                 client = LocalClient(Path(folder) / READ_ONLY_SOCKET)

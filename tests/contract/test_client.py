@@ -16,14 +16,12 @@ import pytest
 from agent.adapters.http import FULL_SOCKET, LocalApi
 from agent.client import LocalClient
 from agent.core.cpuset import CpuSet
-from agent.core.snapshot import Identity
 from agent.core.topology import HostCell
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
+from tests.builders_http import IDENTITY, NOW, refuse
 
 CHECKOUT = Path(__file__).parents[2]
-IDENTITY = Identity(agent_id="a1", boot_id="b1", epoch=3)
-NOW = "2026-11-30T12:00:00Z"
 CELL = HostCell(id=1, cpus=CpuSet([4, 5, 6]), memory_kib=1024)
 NO = Refusal(code="AgentNotReady", message="No pass yet.", retry="later")
 
@@ -37,7 +35,7 @@ def handler(request: ApiRequest) -> ApiResponse:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[LocalClient]:
-    api = LocalApi(handler, tmp_path)
+    api = LocalApi(handler, refuse, tmp_path)
     api.start()
     yield LocalClient(tmp_path / FULL_SOCKET, timeout_s=60)
     api.stop()

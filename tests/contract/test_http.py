@@ -13,12 +13,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from agent.adapters.http import FULL_SOCKET, READ_ONLY_SOCKET, LocalApi
 from agent.errors import ConfigError, TwinRunning
-from agent.formats.envelope import ApiRequest, ApiResponse, Peer
+from agent.formats import wire
+from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Peer
+from tests.builders_http import GENERATION, IDENTITY, refuse
 
 ME = Peer(pid=os.getpid(), uid=os.geteuid(), gid=os.getegid())
 
@@ -33,7 +36,9 @@ class Recorder:
         self.requests.append(request)
         if request.path == "/fault":
             raise RuntimeError("made for this test")
-        return ApiResponse(body=f"{request.method} {request.path}".encode(), content_type="text/plain")
+        body = f"{request.method} {request.path}".encode()
+        headers = {"X-Made-For": "this test"} if request.path == "/headers" else {}
+        return ApiResponse(body=body, content_type="text/plain", headers=MappingProxyType(headers))
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 def folder(recorder: Recorder, tmp_path: Path) -> Iterator[Path]:
     """Where the sockets of a running API are."""
-    api = LocalApi(recorder, tmp_path)
+    api = LocalApi(recorder, refuse, tmp_path)
     api.start()
     yield tmp_path
     api.stop()
@@ -96,6 +101,11 @@ def test_a_request_reaches_the_handler_whole(folder: Path, recorder: Recorder) -
     ]
 
 
+def test_headers_of_an_answer_go_out_with_it(folder: Path) -> None:
+    for method in ("GET", "HEAD"):
+        assert ask(folder / READ_ONLY_SOCKET, method, "/headers")[1]["x-made-for"] == "this test"
+
+
 def test_the_handler_knows_over_which_socket_it_is_asked(folder: Path, recorder: Recorder) -> None:
     for name in (FULL_SOCKET, READ_ONLY_SOCKET):
         ask(folder / name, "GET", "/")
@@ -121,14 +131,27 @@ def test_the_read_only_socket_refuses_every_change_before_the_handler(
     method: str, folder: Path, recorder: Recorder
 ) -> None:
     status, _, body = ask(folder / READ_ONLY_SOCKET, method, "/v1/claims", b"{}")
-    assert status == 405
-    assert json.loads(body)["refusal"] == {
-        "code": "InvalidRequest",
-        "message": f"This socket only reads; {method} is for agent.sock in the same folder.",
-        "retry": "never",
-        "reasons": [],
-    }
+    message = f"This socket only reads; {method} is for agent.sock in the same folder."
+    assert (status, body) == (405, refuse("InvalidRequest", message, 405).body)
     assert recorder.requests == []
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [(b"get / HTTP/1.1", 400), (b"GET /" + b"x" * 5000 + b" HTTP/1.1", 400), (b"GET / HTTP/1.1\r\nA: b\r\n c", 400)],
+)
+def test_a_refusal_by_the_server_itself_says_of_which_picture_of_which_agent_it_is(
+    request_line: bytes, status: int, folder: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(folder / READ_ONLY_SOCKET))
+        client.sendall(request_line + b"\r\nHost: x\r\n\r\n")
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        told = wire.from_json(answer.read(), Envelope)
+    assert (answer.status, told.ok) == (status, False)
+    assert (told.agent_id, told.epoch, told.generation) == (IDENTITY.agent_id, IDENTITY.epoch, GENERATION)
 
 
 def test_a_body_of_one_mebibyte_is_taken_and_a_larger_one_is_not(folder: Path, recorder: Recorder) -> None:
@@ -175,7 +198,7 @@ def test_the_group_owns_the_full_socket_where_it_exists(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("giving a socket to another group needs root")
     other = next(group for group in grp.getgrall() if group.gr_gid not in {0, os.getegid()})
-    api = LocalApi(Recorder(), tmp_path, group=other.gr_name)
+    api = LocalApi(Recorder(), refuse, tmp_path, group=other.gr_name)
     api.start()
     assert (tmp_path / FULL_SOCKET).stat().st_gid == other.gr_gid
     assert (tmp_path / READ_ONLY_SOCKET).stat().st_gid == os.getegid()
@@ -186,7 +209,7 @@ def test_a_group_that_does_not_exist_is_no_reason_not_to_serve(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    api = LocalApi(Recorder(), tmp_path, group="no-such-group")
+    api = LocalApi(Recorder(), refuse, tmp_path, group="no-such-group")
     api.start()
     assert (tmp_path / FULL_SOCKET).stat().st_gid == os.getegid()
     assert "group no-such-group does not exist" in caplog.text
@@ -195,7 +218,7 @@ def test_a_group_that_does_not_exist_is_no_reason_not_to_serve(
 
 def test_stopping_removes_the_sockets_and_nothing_else_and_may_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("")
-    api = LocalApi(Recorder(), tmp_path)
+    api = LocalApi(Recorder(), refuse, tmp_path)
     served = [api.is_serving]
     for step in (api.start, api.stop, api.stop):
         step()
@@ -205,7 +228,7 @@ def test_stopping_removes_the_sockets_and_nothing_else_and_may_be_repeated(tmp_p
 
 
 def test_stopping_leaves_the_sockets_of_a_successor(tmp_path: Path) -> None:
-    first, second = LocalApi(Recorder(), tmp_path), LocalApi(Recorder(), tmp_path)
+    first, second = LocalApi(Recorder(), refuse, tmp_path), LocalApi(Recorder(), refuse, tmp_path)
     first.start()
     (tmp_path / FULL_SOCKET).unlink()
     (tmp_path / READ_ONLY_SOCKET).unlink()
@@ -223,7 +246,7 @@ def test_stopping_lets_the_answer_under_way_go_out(tmp_path: Path) -> None:
         finish.wait(60)
         return ApiResponse(body=b"late")
 
-    api = LocalApi(slow, tmp_path)
+    api = LocalApi(slow, refuse, tmp_path)
     api.start()
     answers: list[int] = []
     client = threading.Thread(target=lambda: answers.append(ask(tmp_path / FULL_SOCKET, "GET", "/")[0]))
@@ -240,7 +263,7 @@ def test_the_socket_of_a_dead_agent_is_replaced(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(tmp_path / name))
             dead.listen()
-    api = LocalApi(Recorder(), tmp_path)
+    api = LocalApi(Recorder(), refuse, tmp_path)
     api.start()
     assert ask(tmp_path / READ_ONLY_SOCKET, "GET", "/")[0] == 200
     api.stop()
@@ -248,7 +271,7 @@ def test_the_socket_of_a_dead_agent_is_replaced(tmp_path: Path) -> None:
 
 def test_a_live_twin_is_refused_by_its_process_and_goes_on(folder: Path) -> None:
     with pytest.raises(TwinRunning) as caught:
-        LocalApi(Recorder(), folder).start()
+        LocalApi(Recorder(), refuse, folder).start()
     assert str(caught.value) == (
         f"Process {os.getpid()} answers at {folder / FULL_SOCKET}. "
         "Stop it, or give this agent another folder with --socket-dir."
@@ -260,7 +283,7 @@ def test_a_live_twin_is_refused_by_its_process_and_goes_on(folder: Path) -> None
 def test_a_file_that_is_no_socket_is_never_removed(tmp_path: Path) -> None:
     (tmp_path / READ_ONLY_SOCKET).write_text("somebody's")
     with pytest.raises(ConfigError, match=r"agent-ro\.sock is there and is no socket\. Remove it"):
-        LocalApi(Recorder(), tmp_path).start()
+        LocalApi(Recorder(), refuse, tmp_path).start()
     assert (tmp_path / READ_ONLY_SOCKET).read_text() == "somebody's"
     assert not (tmp_path / FULL_SOCKET).exists()
 
@@ -268,6 +291,6 @@ def test_a_file_that_is_no_socket_is_never_removed(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_told_with_the_option_for_another(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be made: File exists\. Make .* set \[agent\] socket_dir"):
-        LocalApi(Recorder(), tmp_path / "file").start()
+        LocalApi(Recorder(), refuse, tmp_path / "file").start()
     with pytest.raises(ConfigError, match="AF_UNIX path too long"):
-        LocalApi(Recorder(), tmp_path / ("x" * 120)).start()
+        LocalApi(Recorder(), refuse, tmp_path / ("x" * 120)).start()

@@ -14,10 +14,9 @@ import pytest
 
 from agent.adapters.http import FULL_SOCKET, READ_ONLY_SOCKET, Limits, LocalApi
 from agent.client import LocalClient
-from agent.core.snapshot import Identity
 from agent.formats.envelope import ApiRequest, ApiResponse, respond, success
+from tests.builders_http import IDENTITY, refuse
 
-IDENTITY = Identity(agent_id="a", boot_id="b", epoch=1)
 LIMITS = Limits(receive_s=300.0, send_s=300.0, clients=40, threads=2)
 """Nobody is cut off for being slow, so that what the others get is not owed to a time limit."""
 
@@ -29,7 +28,7 @@ def handler(request: ApiRequest) -> ApiResponse:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    api = LocalApi(handler, tmp_path, limits=LIMITS)
+    api = LocalApi(handler, refuse, tmp_path, limits=LIMITS)
     api.start()
     yield tmp_path
     assert api.is_serving
@@ -193,7 +192,7 @@ def test_a_client_that_leaves_before_its_answer_is_not_worth_a_word(
 
 
 def test_a_client_that_dawdles_is_told_so_in_the_end(tmp_path: Path) -> None:
-    api = LocalApi(handler, tmp_path, limits=Limits(receive_s=0.2))
+    api = LocalApi(handler, refuse, tmp_path, limits=Limits(receive_s=0.2))
     api.start()
     with connect(tmp_path / FULL_SOCKET) as client:
         client.sendall(b"GET /small")
@@ -202,7 +201,7 @@ def test_a_client_that_dawdles_is_told_so_in_the_end(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read_is_dropped_in_the_end(tmp_path: Path) -> None:
-    api = LocalApi(handler, tmp_path, limits=Limits(send_s=0.2))
+    api = LocalApi(handler, refuse, tmp_path, limits=Limits(send_s=0.2))
     api.start()
     with connect(tmp_path / FULL_SOCKET) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")

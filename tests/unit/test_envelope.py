@@ -8,7 +8,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.snapshot import Identity
 from agent.core.topology import HostCell
 from agent.formats import wire
-from agent.formats.envelope import Envelope, Refusal, refuse_unseen, refused, respond, success
+from agent.formats.envelope import Envelope, Refusal, refused, respond, success
 
 IDENTITY = Identity(agent_id="a1", boot_id="b1", epoch=3)
 NOW = "2026-11-30T12:00:00Z"
@@ -40,14 +40,6 @@ def test_a_refusal_survives_the_way_with_every_field() -> None:
     sent = refused(IDENTITY, 0, NOW, no)
     assert (sent.ok, sent.result) == (False, None)
     assert wire.from_json(wire.to_json(sent), Envelope) == sent
-
-
-def test_a_refusal_by_the_server_itself_is_an_envelope_too() -> None:
-    answer = refuse_unseen("InvalidRequest", "No.", 400)
-    assert answer.status == 400
-    assert wire.from_json(answer.body, Envelope) == Envelope(
-        ok=False, refusal=Refusal(code="InvalidRequest", message="No.")
-    )
 
 
 def test_an_answer_is_json_with_status_200_unless_said_otherwise() -> None:

@@ -13,7 +13,7 @@ import pytest
 from agent.core.report import Report, report
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, first, take_in, with_sources
 from agent.formats import wire
-from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Peer
+from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Peer, Refusal
 from agent.handlers import PATHS, PROBES, Handlers
 from tests.builders import CONNECTION, guest, h8, listing, processes
 
@@ -99,7 +99,7 @@ def test_every_answer_is_an_envelope_that_says_of_which_picture_it_is(api: Api, 
     }
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, *PROBES])
 def test_an_answer_is_made_of_one_picture(api: Api, path: str) -> None:
     api.get(path)
     assert api.taken == 1
@@ -169,6 +169,20 @@ def test_a_refusal_says_of_which_picture_it_is_and_carries_no_result(api: Api) -
     assert (told.ok, told.result, told.agent_id, told.epoch, told.generation) == (False, None, "agent-1", 3, 1)
 
 
+def test_a_request_that_no_handler_sees_is_refused_with_the_current_picture(api: Api) -> None:
+    answer = api.handlers.refuse("InternalError", "The agent made a mistake.", 500)
+    assert (answer.status, answer.content_type) == (500, "application/json")
+    assert envelope(answer) == Envelope(
+        agent_id="agent-1",
+        boot_id="boot-1",
+        epoch=3,
+        generation=1,
+        now=NOW,
+        ok=False,
+        refusal=Refusal(code="InternalError", message="The agent made a mistake."),
+    )
+
+
 def test_an_unknown_method_of_the_calls_is_refused_by_name(api: Api) -> None:
     told = api.handlers.call("destroy_everything")
     assert told.refusal is not None
@@ -181,6 +195,13 @@ def test_an_unknown_method_of_the_calls_is_refused_by_name(api: Api) -> None:
 @pytest.mark.parametrize("path", PROBES)
 def test_probes_of_a_well_host_say_ok(api: Api, path: str) -> None:
     assert text(api.get(path)) == (200, "text/plain; charset=utf-8", "ok\n")
+
+
+@pytest.mark.parametrize("path", PROBES)
+@pytest.mark.parametrize("stuck", [None, "no pass has ended for 99 s"])
+def test_probes_say_in_headers_of_which_picture_they_are(api: Api, path: str, stuck: str | None) -> None:
+    api.stuck = stuck
+    assert dict(api.get(path).headers) == {"X-Compute-Agent-Epoch": "3", "X-Compute-Agent-Generation": "1"}
 
 
 @pytest.mark.parametrize("path", PROBES)

@@ -1,5 +1,5 @@
 """The local API: HTTP on two UNIX sockets, one that may change things and one that only reads."""
 
-from agent.adapters.http.server import FULL_SOCKET, READ_ONLY_SOCKET, Handler, Limits, LocalApi
+from agent.adapters.http.server import FULL_SOCKET, READ_ONLY_SOCKET, Handler, Limits, LocalApi, Refuse
 
-__all__ = ["FULL_SOCKET", "READ_ONLY_SOCKET", "Handler", "Limits", "LocalApi"]
+__all__ = ["FULL_SOCKET", "READ_ONLY_SOCKET", "Handler", "Limits", "LocalApi", "Refuse"]

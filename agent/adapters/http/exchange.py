@@ -75,6 +75,7 @@ class Exchange:
             ("Content-Length", str(len(answer.body))),
             ("Cache-Control", "no-store"),
             ("Connection", "close"),
+            *answer.headers.items(),
         ]
         reason = HTTPStatus(answer.status).phrase
         self._say(h11.Response(status_code=answer.status, reason=reason, headers=headers))

@@ -18,12 +18,13 @@ import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from pathlib import Path
 
 from agent.adapters.http.exchange import MAX_HEAD_BYTES, BadRequest, Exchange
 from agent.core.values import Value
 from agent.errors import ConfigError, TwinRunning
-from agent.formats.envelope import ApiRequest, ApiResponse, Peer, refuse_unseen
+from agent.formats.envelope import ApiRequest, ApiResponse, Peer
 
 LOG = logging.getLogger(__name__)
 
@@ -31,6 +32,9 @@ FULL_SOCKET = "agent.sock"
 READ_ONLY_SOCKET = "agent-ro.sock"
 
 Handler = Callable[[ApiRequest], ApiResponse]
+
+Refuse = Callable[[str, str, int], ApiResponse]
+"""The refusal of a request that no handler sees, from its code, a sentence for people and the HTTP status."""
 
 
 class Limits(Value, frozen=True, kw_only=True):
@@ -50,10 +54,19 @@ class LocalApi:
     """
 
     def __init__(
-        self, handler: Handler, socket_dir: Path, group: str | None = None, limits: Limits | None = None
+        self,
+        handler: Handler,
+        refuse: Refuse,
+        socket_dir: Path,
+        group: str | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """group: owns agent.sock when it exists on this host; else, and when None, the group of the process."""
+        """refuse: must neither wait nor raise: it runs in the thread that waits for all clients.
+
+        group: owns agent.sock when it exists on this host; else, and when None, the group of the process.
+        """
         self._handler = handler
+        self._refuse = refuse
         self._limits = limits or Limits()
         self._doors = (
             _Door(socket_dir / FULL_SOCKET, mode=0o660, writable=True, group=group),
@@ -110,7 +123,7 @@ class LocalApi:
     async def _serve(self, serving: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="local-api")
-        rooms = [_Room(door, self._handler, pool, self._limits) for door in self._doors]
+        rooms = [_Room(door, self._handler, self._refuse, pool, self._limits) for door in self._doors]
         for room in rooms:
             await room.enter()
         LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
@@ -196,9 +209,12 @@ class _Door:
 class _Room:
     """The clients of one door."""
 
-    def __init__(self, door: _Door, handler: Handler, pool: ThreadPoolExecutor, limits: Limits) -> None:
+    def __init__(
+        self, door: _Door, handler: Handler, refuse: Refuse, pool: ThreadPoolExecutor, limits: Limits
+    ) -> None:
         self._door = door
         self._handler = handler
+        self._refuse = refuse
         self._pool = pool
         self._limits = limits
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -242,10 +258,10 @@ class _Room:
             async with asyncio.timeout(self._limits.receive_s):
                 request = await exchange.receive(peer, writable=self._door.writable)
         except TimeoutError:
-            late = refuse_unseen("InvalidRequest", "The request did not come in time.", 408)
+            late = self._refuse("InvalidRequest", "The request did not come in time.", HTTPStatus.REQUEST_TIMEOUT)
             await self._send(exchange, writer, late)
         except BadRequest as error:
-            await self._send(exchange, writer, refuse_unseen("InvalidRequest", str(error), error.status))
+            await self._send(exchange, writer, self._refuse("InvalidRequest", str(error), error.status))
             await self._hear_out(reader, writer)
         else:
             answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
@@ -256,7 +272,8 @@ class _Room:
             return self._handler(request)
         except Exception:
             LOG.exception("request failed method=%s path=%s peer=%s", request.method, request.path, request.peer)
-            return refuse_unseen("InternalError", "The agent made a mistake; its log has the details.", 500)
+            message = "The agent made a mistake; its log has the details."
+            return self._refuse("InternalError", message, HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def _send(self, exchange: Exchange, writer: asyncio.StreamWriter, answer: ApiResponse) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # drain returns when all is with the kernel
