@@ -172,7 +172,7 @@ def test_a_change_that_the_kernel_shows_is_discovered_by_the_next_look(bench: Be
 
 
 def test_what_was_half_there_when_it_changed_is_whole_in_the_next_look(tmp_path: Path) -> None:
-    """A device that is being bound anew may be listed and not be readable for a moment; the fingerprint tells nothing."""
+    """A device that is being bound anew is listed and not readable for a moment; the fingerprint does not show it."""
     missing = {f"{tmp_path}/{VENDOR}"}
 
     def read(path: str) -> bytes:
