@@ -42,6 +42,14 @@ def _over_cells(name: str, memory: Mapping[int, int], page: int | None = None) -
     return msgspec.structs.replace(seen, domain=msgspec.structs.replace(seen.domain, cells=cells))
 
 
+_TWO_OF_EACH = (("a", 4500, None), ("b", 4500, None), ("p", 1024, GIB), ("q", 1024, GIB))
+
+
+def _both(*names: str) -> str:
+    """As a sentence names them, by uuid."""
+    return " and ".join(sorted(names, key=uuid_of))
+
+
 def _kinds(usage: Usage) -> list[tuple[str, str]]:
     return [(row.id, row.severity) for row in usage.conflicts]
 
@@ -127,13 +135,28 @@ def test_more_pages_than_the_cell_has_are_an_error_and_those_of_the_reserve_a_wa
     assert eaten.action.startswith("Move a guest away or lower reserved_huge_pages")
     (row,) = on.usage(guest("a", mem=202, page=2048, node=0)).conflicts
     assert (row.id, row.severity, row.resource.cell) == ("pages-over-commit:pages:2048:0", "error", 0)
-    assert row.cause == "a use 101 pages of 2048 KiB; cell 0 has 100, 30 of them reserved for others"
+    assert row.cause == "a uses 101 pages of 2048 KiB; cell 0 has 100, 30 of them reserved for others"
 
 
 def test_a_page_size_that_the_cell_does_not_have_is_a_row_with_nothing_in_it() -> None:
     usage = h2x4().usage(guest("a", mem=1024, page=GIB, node=1))
     assert usage.cells[1].pages == (PageAmount(size_kib=GIB, total=0, used=1, free=-1),)
     assert _kinds(usage) == [(f"pages-over-commit:pages:{GIB}:1", "error")]
+
+
+def test_one_guest_uses_and_two_guests_use() -> None:
+    on = h2x4()
+    one = {row.resource.kind: row for row in on.usage(guest("a", mem=9000, node=0), guest("p", page=GIB)).conflicts}
+    assert one["memory"].cause.startswith("a binds 9000 MiB to cell 0, which has 8192 MiB")
+    assert one["memory"].action.startswith("Move it away or bind its memory to another cell")
+    assert one["pages"].cause == "p uses 1 page of 1048576 KiB; the host has 0"
+    guests = [guest(name, mem=mem, node=0, page=page) for name, mem, page in _TWO_OF_EACH]
+    two = {row.resource.kind: row for row in on.usage(*guests).conflicts}
+    assert {row.cause for row in two.values()} == {
+        f"{_both('a', 'b')} bind 9000 MiB to cell 0, which has 8192 MiB besides huge pages, 808 MiB too few",
+        f"{_both('p', 'q')} use 2 pages of 1048576 KiB; cell 0 has 0",
+    }
+    assert two["memory"].action.startswith("Move one of these guests away or bind its memory to another cell")
 
 
 def test_pages_of_guests_without_a_cell_count_on_the_host_only() -> None:

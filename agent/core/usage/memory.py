@@ -145,11 +145,11 @@ def _cell_over_commit(cell: CellUsage, guests: Sequence[GuestHolds]) -> Conflict
         "memory-over-commit",
         Resource(kind="memory", id=str(cell.id), cell=cell.id),
         (guest.owner for guest in guests),
-        cause=f"{advice.names(guests)} bind {_mib(cell.memory_kib.used)} MiB to cell {cell.id}, which has "
-        f"{_mib(cell.memory_kib.total)} MiB besides huge pages, {_mib(over)} MiB too few",
+        cause=f"{advice.names(guests)} {_verb('bind', guests)} {_mib(cell.memory_kib.used)} MiB to cell {cell.id}, "
+        f"which has {_mib(cell.memory_kib.total)} MiB besides huge pages, {_mib(over)} MiB too few",
         severity="error",
-        action=f"Move one of these guests away or bind its memory to another cell at its next start; left alone the "
-        f"kernel may kill a guest when cell {cell.id} runs out",
+        action=f"Move {'it' if len(guests) == 1 else 'one of these guests'} away or bind its memory to another cell at "
+        f"its next start; left alone the kernel may kill a guest when cell {cell.id} runs out",
     )
 
 
@@ -182,13 +182,18 @@ def _pages_over_commit(cell: int | None, row: PageAmount, guests: Sequence[Guest
         "pages-over-commit",
         Resource(kind="pages", id=str(row.size_kib), cell=cell),
         (guest.owner for guest in guests),
-        cause=f"{advice.names(guests)} use {row.used} pages of {row.size_kib} KiB; {place} has {row.total}{reserve}",
+        cause=f"{advice.names(guests)} {_verb('use', guests)} {row.used} {'page' if row.used == 1 else 'pages'} of "
+        f"{row.size_kib} KiB; {place} has {row.total}{reserve}",
         severity="error" if row.used > row.total else "warning",
         action=f"Raise the pool (nr_hugepages of {place}) or move a guest away; left alone a guest dies with a bus "
         "error when it touches a page that is not there"
         if row.used > row.total
         else "Move a guest away or lower reserved_huge_pages; left alone those that the reserve is for may not start",
     )
+
+
+def _verb(stem: str, guests: Sequence[GuestHolds]) -> str:
+    return f"{stem}s" if len(guests) == 1 else stem
 
 
 def _mib(kib: int) -> int:
