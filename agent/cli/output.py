@@ -62,8 +62,9 @@ def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace
     if form in DATA_FORMATS:
         sheet = _data_sheet(answer.data, options.columns)
     else:
-        # blanks part the columns of "value": an empty one would shift those behind it
-        sheet = _cell_sheet(answer, options.columns, NOTHING if form == "value" else "")
+        # blanks part the columns of "value": an empty one, or a list with blanks, would shift those behind it
+        of_value = form == "value"
+        sheet = _cell_sheet(answer, options.columns, NOTHING if of_value else "", "" if of_value else " ")
     formatter = _formatter(form)
     if sheet.single and isinstance(formatter, SingleFormatter):
         formatter.emit_one(sheet.columns, sheet.rows[0], stdout, options)
@@ -71,8 +72,8 @@ def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace
         formatter.emit_list(sheet.columns, sheet.rows, stdout, options)
 
 
-def cell(value: object, nothing: str = "") -> str | int:
-    """A value in a table: numbers as numbers, true and false in lower case, lists with commas."""
+def cell(value: object, nothing: str = "", gap: str = " ") -> str | int:
+    """A value in a table: numbers as numbers, true and false in lower case, lists with commas, each before a `gap`."""
     if value is None or value in ("", (), []):
         return nothing
     if isinstance(value, bool):
@@ -80,10 +81,10 @@ def cell(value: object, nothing: str = "") -> str | int:
     if isinstance(value, int):
         return value
     if isinstance(value, Mapping):
-        return plain(", ".join(f"{name}={cell(part, NOTHING)}" for name, part in value.items()))
+        return plain(f",{gap}".join(f"{name}={cell(part, NOTHING, gap)}" for name, part in value.items()))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        comma = "; " if isinstance(value[0], Mapping) else ", "
-        return plain(comma.join(str(cell(part)) for part in value))
+        comma = ";" if isinstance(value[0], Mapping) else ","
+        return plain(f"{comma}{gap}".join(str(cell(part, gap=gap)) for part in value))
     return plain(str(value))
 
 
@@ -94,10 +95,10 @@ def _data_sheet(data: Any, wanted: Sequence[str]) -> Sheet:
     return Sheet(list(items[0]) if items else [], [list(item.values()) for item in items], single)
 
 
-def _cell_sheet(answer: Answer, wanted: Sequence[str], nothing: str) -> Sheet:
+def _cell_sheet(answer: Answer, wanted: Sequence[str], nothing: str, gap: str) -> Sheet:
     names = _existing(wanted, answer.columns) if wanted else list(answer.columns)
     places = [list(answer.columns).index(name) for name in names]
-    rows = [[cell(row[place], nothing) for place in places] for row in answer.rows]
+    rows = [[cell(row[place], nothing, gap) for place in places] for row in answer.rows]
     return Sheet(names, rows, answer.single)
 
 

@@ -13,10 +13,14 @@ Quantity = int | str | None
 """A number, a CPU set as text, or nothing to say."""
 
 
+PCI = "pci:"
+
+
 class UsageRow(NamedTuple):
     """One resource of one cell. cell: "host" for the host as a whole, "" for devices without a cell.
 
-    resource: "dedicated_cpus" (sets), "shared_vcpus", "memory_kib", "pages_<KiB>_kib", or "pci VENDOR:PRODUCT TYPE".
+    resource: "dedicated_cpus" (sets), "shared_vcpus", "memory_kib", "pages_<KiB>_kib", or "pci:VENDOR:PRODUCT:TYPE"; no
+    blanks, which part the columns of value.
     """
 
     cell: int | str
@@ -57,7 +61,7 @@ def _is_worth_a_line(row: UsageRow, filtered: bool) -> bool:
     """People are spared sizes of pages that the host has none of, and its own devices."""
     if row.resource.startswith("pages_"):
         return bool(row.total or row.used)
-    return not row.resource.startswith("pci ") or filtered or bool(row.used) or row.resource.endswith("VF")
+    return not row.resource.startswith(PCI) or filtered or bool(row.used) or row.resource.endswith("VF")
 
 
 def _rows(where: int | str, part: CellUsage | HostUsage) -> Iterator[UsageRow]:
@@ -89,7 +93,7 @@ def _device_rows(devices: Sequence[DeviceUsage]) -> Iterator[UsageRow]:
     for device in devices:
         if device.offered or device.owners:
             where = "" if device.cell is None else device.cell
-            pools.setdefault((where, f"pci {device.vendor_id}:{device.product_id} {device.type}"), []).append(device)
+            pools.setdefault((where, f"{PCI}{device.vendor_id}:{device.product_id}:{device.type}"), []).append(device)
     for (where, what), members in sorted(pools.items(), key=lambda item: (str(item[0][0]).rjust(9), item[0][1])):
         usable, used = sum(d.offered for d in members), sum(bool(d.owners) for d in members)
         yield UsageRow(where, what, len(members), len(members) - usable, usable, used, 0, sum(d.free for d in members))
@@ -107,6 +111,8 @@ def _wording(resource: str) -> tuple[str, Callable[[Quantity], str]]:
         return "memory", lambda number: words.size(int(number or 0))
     if resource.startswith("pages_"):
         return f"{words.size(int(resource.split('_')[1]))} pages", str
+    if resource.startswith(PCI):
+        return "pci {1}:{2} {3}".format(*resource.split(":")), str
     return {"dedicated_cpus": "dedicated CPUs", "shared_vcpus": "shared vCPUs"}.get(resource, resource), str
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 import pytest
 import yaml
 
@@ -24,6 +25,7 @@ from tests.cli_reports import (
     calm,
     conflict,
     contended,
+    devices,
     filtered,
     host_report,
     lost,
@@ -196,6 +198,15 @@ def test_topology_lists_the_part_that_was_asked_for(ask: Ask, part: str, first: 
 def test_value_keeps_its_columns_when_one_is_empty(ask: Ask) -> None:
     out = ask(contended(), "domains", "-f", "value", "-c", "name", "-c", "cpus", "-c", "devices").out
     assert out == f"database 2,10 -\nold - -\nweb 2-3 {VF}\n"
+
+
+@pytest.mark.parametrize("command", [["usage"], ["domains"], ["topology"], ["topology", "--rows", "pci"]], ids=" ".join)
+def test_each_line_of_value_has_as_many_words_as_there_are_columns(ask: Ask, command: list[str]) -> None:
+    topology = msgspec.structs.replace(smt_topology(), pci=devices())
+    report = host_report(topology, guest("two", {0: 2}, dev=(VF, VF.replace(".0", ".1"))))
+    columns = ask(report, *command, "-f", "csv").out.splitlines()[0].split(",")
+    words = {len(line.split(" ")) for line in ask(report, *command, "-f", "value").out.splitlines()}
+    assert words == {len(columns)}
 
 
 def test_columns_are_chosen_in_the_order_given_in_every_format(ask: Ask) -> None:

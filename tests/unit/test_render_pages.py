@@ -73,8 +73,8 @@ def test_usage_rows_keep_numbers_and_lists_for_scripts() -> None:
     assert rows[0, "dedicated_cpus"][2:] == ("2-3,10-11", None, None, "2-3,10", "", "11")
     assert rows["host", "memory_kib"].free == 29884416
     assert rows[0, "pages_2048_kib"].free == -512
-    assert rows[1, "pci 8086:154c type-VF"][2:] == (3, 0, 3, 1, 0, 2)
-    assert rows[1, "pci 8086:1572 type-PF"].total == 1
+    assert rows[1, "pci:8086:154c:type-VF"][2:] == (3, 0, 3, 1, 0, 2)
+    assert rows[1, "pci:8086:1572:type-PF"].total == 1
 
 
 def test_usage_says_when_free_cpus_are_uncertain_and_which_guest_it_is() -> None:
