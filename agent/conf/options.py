@@ -179,8 +179,10 @@ CONFLICTS = [
         "accept",
         default=[],
         sample_default=["cpu-pinned-twice:db-standby"],
-        help="KIND:GUEST. Conflicts of this kind with this guest (name, uuid or *) are intended: they are shown and "
-        "counted apart. May be given more than once.",
+        help="KIND:GUEST. The part of this guest (name, uuid, or * for all) in conflicts of this kind is intended. A "
+        "conflict is accepted, that is shown and counted apart, when this is said of every guest in it. Where guests "
+        "are in each other's way (device-twice, pf-and-vf, cpu-pinned-twice, sibling-of-isolated) one may be left out, "
+        "as it shares only with those that may. May be given more than once.",
     ),
 ]
 

@@ -28,6 +28,10 @@ ConflictKind = Literal[
     "domain-lost-by-libvirt",
 ]
 
+IN_EACH_OTHERS_WAY: frozenset[ConflictKind] = frozenset(
+    {"cpu-pinned-twice", "sibling-of-isolated", "device-twice", "pf-and-vf"}
+)
+"""Kinds that take two: without the others, no owner of such a row would be in it."""
 
 _IDS_BY_CELL = frozenset({"pages"})
 """Kinds of resource whose id names something different in each cell."""
@@ -89,20 +93,28 @@ def conflict(
 
 
 def settled(rows: Iterable[Conflict], rules: Iterable[AcceptRule]) -> tuple[Conflict, ...]:
-    """The rows in order (kind, then resource), each id once, those marked that the configuration accepts."""
-    accepted = tuple(rules)
+    """The rows in order (kind, then resource), each id once, those marked that the configuration accepts.
+
+    What is accepted of one guest must not hide what others do. Of owners in each other's way at most one may be left
+    that no rule names: it is alone with those that may share. In rows of other kinds every owner must be named.
+    """
+    named: dict[str, set[str]] = {}
+    for rule in rules:
+        named.setdefault(rule.kind, set()).add(rule.guest)
     by_id = {row.id: row for row in rows}
     marked = (
-        msgspec.structs.replace(row, accepted=True) if any(_accepts(rule, row) for rule in accepted) else row
+        msgspec.structs.replace(row, accepted=True) if _is_accepted(row, named.get(row.kind, set())) else row
         for row in by_id.values()
     )
     return tuple(sorted(marked, key=_row_order))
 
 
-def _accepts(rule: AcceptRule, row: Conflict) -> bool:
-    return rule.kind == row.kind and (
-        rule.guest == "*" or any(rule.guest in {owner.name, owner.uuid} for owner in row.owners)
-    )
+def _is_accepted(row: Conflict, named: set[str]) -> bool:
+    if "*" in named:
+        return True
+    left = [owner for owner in row.owners if named.isdisjoint({owner.name, owner.uuid})]
+    may_stay = 1 if row.kind in IN_EACH_OTHERS_WAY else 0
+    return len(left) < len(row.owners) and len(left) <= may_stay
 
 
 def _owner_order(owner: Owner) -> tuple[str, str, str]:

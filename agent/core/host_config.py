@@ -78,7 +78,7 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
 
 
 class AcceptRule(Value, frozen=True, kw_only=True):
-    """Conflicts of this kind that involve this guest (name or uuid, "*" for all) are intended."""
+    """This guest's part (name or uuid, "*" for all guests) in conflicts of this kind is intended."""
 
     kind: str
     guest: str

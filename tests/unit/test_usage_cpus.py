@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from agent.core.conflicts import Conflict, Owner, Resource
 from agent.core.cpuset import CpuSet
@@ -109,6 +110,43 @@ def test_an_accept_rule_marks_the_row_by_guest_name_uuid_or_star() -> None:
     for rule in (AcceptRule(kind="cpu-pinned-twice", guest="c"), AcceptRule(kind="device-twice", guest="*")):
         refusing = configured(h8(), accept=(rule,))
         assert not _only(refusing.usage(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
+
+
+@pytest.mark.parametrize(
+    ("named", "accepted"),
+    [
+        ((), False),
+        (("a",), False),
+        (("a", "b"), False),
+        (("a", "b", "c"), True),
+        (("a", uuid_of("b"), "c", "d"), True),
+        (("a", "a", "a"), False),
+        (("*",), True),
+        (("e", "f", "g"), False),
+    ],
+)
+def test_of_four_guests_on_one_cpu_at_most_one_may_be_named_by_no_accept_rule(
+    named: tuple[str, ...], accepted: bool
+) -> None:
+    on = configured(h8(), accept=tuple(AcceptRule(kind="cpu-pinned-twice", guest=name) for name in named))
+    row = _only(on.usage(*(guest(name, {0: 2}) for name in "abcd")))
+    assert (len(row.owners), row.accepted) == (4, accepted)
+
+
+@pytest.mark.parametrize(("named", "accepted"), [(("a",), False), (("a", "b"), True), (("*",), True)])
+def test_a_fault_that_each_guest_has_for_itself_is_accepted_for_each(named: tuple[str, ...], accepted: bool) -> None:
+    """Two guests pinned to an offline CPU are not in each other's way: bringing one of them home leaves the other."""
+    rules = [AcceptRule(kind="pinned-to-offline", guest=name) for name in named]
+    on = configured(h8(online="0-6"), accept=(*rules, AcceptRule(kind="cpu-pinned-twice", guest="*")))
+    rows = {row.kind: row.accepted for row in on.usage(guest("a", {0: 7}), guest("b", {0: 7})).conflicts}
+    assert rows == {"cpu-pinned-twice": True, "pinned-to-offline": accepted}
+
+
+def test_a_row_of_one_guest_is_accepted_when_that_guest_is() -> None:
+    rule = AcceptRule(kind="pinned-outside-dedicated", guest="a")
+    on = configured(h8(), accept=(rule,))
+    rows = on.usage(guest("a", {0: 0}), guest("b", {0: 1})).conflicts
+    assert {owner.name: row.accepted for row in rows for owner in row.owners} == {"a": True, "b": False}
 
 
 def test_holders_name_every_held_cpu_and_cells_those_of_their_own() -> None:
