@@ -33,7 +33,10 @@ class Function(Value, frozen=True, kw_only=True):
 
 
 class Hwloc(Value, frozen=True, kw_only=True):
-    """Sets are of CPUs, numbers the kernel's ids. sockets and cores: (CPUs, id or None); caches: (level, KiB, CPUs)."""
+    """Sets are of CPUs, numbers the kernel's ids. sockets and cores: (CPUs, id or None); caches: (level, KiB, CPUs).
+    clusters: those that are an object of their own; one with the CPUs of another object is merged into it. others:
+    the CPUs of every other object. kinds: weakest first, when lstopo can rank them.
+    """
 
     present: CpuSet
     online: CpuSet
@@ -44,6 +47,9 @@ class Hwloc(Value, frozen=True, kw_only=True):
     dies: frozenset[CpuSet]
     cores: frozenset[tuple[CpuSet, int | None]]
     caches: frozenset[tuple[int, int, CpuSet]]
+    clusters: frozenset[CpuSet]
+    others: frozenset[CpuSet]
+    kinds: tuple[CpuSet, ...]
     distances: dict[int, dict[int, int]]
     pci: dict[str, Function]
 
@@ -71,6 +77,11 @@ def look(root: Path) -> Hwloc:
             for o, _ in objects
             if o.get("type") in _CACHES
         ),
+        clusters=frozenset(_set(o, "cpuset") for o, _ in objects if o.get("subtype") == "Cluster"),
+        others=frozenset(
+            _set(o, "cpuset") for o, _ in objects if o.get("subtype") != "Cluster" and "cpuset" in o.attrib
+        ),
+        kinds=tuple(_set(kind, "cpuset") for kind in top.findall("cpukind")),
         distances=_distances(top),
         pci=dict(_function(o, near) for o, near in objects if "pci_busid" in o.attrib),
     )

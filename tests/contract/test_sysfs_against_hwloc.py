@@ -15,7 +15,7 @@ import pytest
 from agent.adapters.sysfs import discover
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostTopology
-from tests.builders_sysfs import Node, Pci, build_tree, remove, write
+from tests.builders_sysfs import CPU, Node, Pci, build_tree, remove, write
 from tests.contract import lstopo
 from tests.contract.lstopo import Hwloc
 from tests.recorded_hosts import NAMES, recorded_host
@@ -36,6 +36,8 @@ PCI_CELL_OTHER_THAN_HWLOC = {
     ("32em64t-2n8c+dax+nvme+mic+dimms", "0000:00:02.0"): "numa_node is -1; lstopo goes by the bus the device is on",
     ("40intel64-2g2n4c+pcilocality", "0000:43:00.0"): "numa_node is 2; lstopo goes by local_cpus, which names all",
 }
+
+KINDS_UNSEEN_BY_HWLOC = {"20em64t-hybrid-1p6c2t+2ca4co1t": "acpi_cppc alone tells them, which lstopo 2.9 does not read"}
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,29 @@ def test_the_same_cpus_share_each_cache(pair: Pair) -> None:
     assert len(data) == len(pair.hwloc.caches)
 
 
+def test_the_same_cpus_are_a_cluster(pair: Pair) -> None:
+    """There is no object of its own in lstopo for a cluster that is a core, a cache or a socket too."""
+    in_one = CpuSet(cpu.id for cpu in pair.host.cpus if cpu.cluster is not None)
+    seen = {cpus for cpus in groups(pair.host, lambda cpu: (cpu.socket, cpu.cluster)) if cpus <= in_one}
+    assert pair.hwloc.clusters <= seen
+    assert seen - pair.hwloc.clusters <= pair.hwloc.others
+
+
+def kinds_of(host: HostTopology) -> list[CpuSet]:
+    """CPUs of each kind, weakest first; none when all are alike."""
+    by_kind = {kind: CpuSet(cpu.id for cpu in host.cpus if cpu.kind == kind) for kind in ("efficiency", "performance")}
+    return [cpus for cpus in by_kind.values() if cpus]
+
+
+def test_the_same_cpus_are_of_a_kind(pair: Pair) -> None:
+    """Of one kind alone nothing is told."""
+    several = list(pair.hwloc.kinds) if len(pair.hwloc.kinds) > 1 else []
+    seen = kinds_of(pair.host)
+    assert (seen != several) == (pair.name in KINDS_UNSEEN_BY_HWLOC)
+    if seen != several:
+        assert (seen, several) == ([CpuSet.parse("12-19"), CpuSet.parse("0-11")], [])
+
+
 def test_the_same_pci_functions_are_in_the_same_cells(pair: Pair) -> None:
     everywhere = CpuSet(cell.id for cell in pair.host.cells)
     seen = {
@@ -200,6 +225,16 @@ def test_siblings_with_different_core_ids_are_one_core_when_they_share_their_fir
     host = compare(root)
     assert host.cpus[1].siblings == CpuSet((0, 1))
     assert [problem.values["cpu1/topology/core_id"] for problem in host.problems] == ["9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "strong", "weak"), [("cpu_capacity", 1024, 446), ("cpufreq/cpuinfo_max_freq", 5_000_000, 3_900_000)]
+)
+def test_kinds_are_told_apart_by_what_each_cpu_can_do(tmp_path: Path, name: str, strong: int, weak: int) -> None:
+    root = build_tree(tmp_path, nodes={0: Node(cpus="0-7", mem_mib=1024)})
+    for cpu in range(8):
+        write(root, f"{CPU}/cpu{cpu}/{name}", str(strong if cpu < 4 else weak))
+    assert kinds_of(compare(root)) == list(lstopo.look(root).kinds) == [CpuSet.parse("4-7"), CpuSet.parse("0-3")]
 
 
 def test_devices_hang_off_their_cells(tmp_path: Path) -> None:

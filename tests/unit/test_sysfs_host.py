@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from agent.adapters.sysfs import discover
+from agent.adapters.sysfs.cpus import Masks, read_kinds
+from agent.adapters.sysfs.files import Files
 from agent.core.cpuset import CpuSet
 from agent.core.topology import PagePool
 from tests.builders_sysfs import Flat, Node, build_tree, remove, write
@@ -114,9 +119,40 @@ def test_nothing_is_read_that_interrupts_another_cpu(tmp_path: Path) -> None:
         write(root, f"{CPU}/cpu1/{name}", "1")
     write(root, "proc/cpuinfo", "processor : 0")
     discover(root, read=read)
-    forbidden = ("_cur_freq", "base_frequency", "acpi_cppc", "proc/cpuinfo", "scaling_governor")
+    forbidden = ("_cur_freq", "base_frequency", "proc/cpuinfo", "scaling_governor")
     assert asked
     assert not [path for path in asked if any(part in path for part in forbidden)]
+
+
+def test_nominal_performance_tells_kinds_of_a_recorded_tree(tmp_path: Path) -> None:
+    root = build_tree(tmp_path, nodes=TWO)
+    for cpu in range(8):
+        write(root, f"{CPU}/cpu{cpu}/acpi_cppc/nominal_perf", str(24 if cpu < 6 else 19))
+    assert [cpu.kind for cpu in discover(root).cpus] == ["performance"] * 6 + ["efficiency"] * 2
+
+
+def test_a_live_host_is_never_asked_for_its_nominal_performance() -> None:
+    """Each such read interrupts the CPU it asks about."""
+    asked: list[str] = []
+
+    def read(path: str) -> bytes:
+        asked.append(path)
+        if "acpi_cppc" in path:
+            return b"24\n" if "/cpu0/" in path else b"19\n"
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    both = CpuSet((0, 1))
+    masks = Masks(
+        present=both,
+        online=both,
+        unknown=CpuSet(),
+        isolated=CpuSet(),
+        nohz_full=CpuSet(),
+        entries=MappingProxyType(dict.fromkeys(both, frozenset(("acpi_cppc", "topology")))),
+    )
+    kinds = [read_kinds(Files(Path(root), sleep=lambda _s: None, read=read), masks) for root in ("/recorded", "/")]
+    assert kinds == [{0: "performance", 1: "efficiency"}, {}]
+    assert [path for path in asked if "acpi_cppc" in path and not path.startswith("/recorded/")] == []
 
 
 @pytest.mark.parametrize("version", ["cpuset_v1", "cpuset_v2"])

@@ -12,10 +12,11 @@ from agent.core.values import ReadOnlyMap, Value
 FOLDER = "sys/devices/system/cpu"
 
 _CPU = re.compile(r"cpu(\d{1,5})")
-_FREQUENCY = re.compile(r"\d{1,15}", re.ASCII)
+_DIGITS = re.compile(r"\d{1,15}", re.ASCII)
 _HYBRID = (("performance", "cpu_core"), ("efficiency", "cpu_atom"), ("efficiency", "cpu_lowpower"))
 _ALIKE = 0.85
-"""Favoured cores of one kind differ by less than this in their highest frequency, other kinds by more."""
+"""Cores of one kind, favoured ones included, differ by less than this in highest frequency and in nominal performance,
+cores of two kinds by more. acpi_cppc/highest_perf is another number for each favoured core, so it is not asked."""
 
 
 class Masks(Value, frozen=True, kw_only=True):
@@ -49,8 +50,10 @@ def read_masks(files: Files) -> Masks:
 def read_kinds(files: Files, masks: Masks) -> dict[int, str]:
     """ "performance" or "efficiency" by CPU; empty when all are alike.
 
-    Source: the PMU of each kind (x86), else cpu_capacity (ARM), else cpufreq/cpuinfo_max_freq. base_frequency and
-    acpi_cppc would tell too, but each read of them interrupts the CPU it asks about.
+    Source: the PMU of each kind (x86), else cpu_capacity (ARM), else cpufreq/cpuinfo_max_freq, else, of a recorded tree
+    alone, acpi_cppc/nominal_perf. On a live host each read of acpi_cppc has the kernel interrupt the CPU it asks about
+    (x86) or ring the doorbell of the platform's firmware, and not even the first look is worth that; base_frequency
+    interrupts too and is never read.
     """
     kinds: dict[int, str] = {}
     for kind, folder in _HYBRID:
@@ -58,7 +61,11 @@ def read_kinds(files: Files, masks: Masks) -> dict[int, str]:
             kinds[cpu] = kind
     if kinds:
         return kinds if len(set(kinds.values())) > 1 else {}
-    return _split(_numbers(files, masks, "cpu_capacity"), 1.0) or _split(_frequencies(files, masks), _ALIKE)
+    return (
+        _split(_numbers(files, masks, "cpu_capacity"), 1.0)
+        or _split(_easy_numbers(files, masks, "cpufreq", "cpuinfo_max_freq"), _ALIKE)
+        or _split(_easy_numbers(files, masks, "acpi_cppc", "nominal_perf") if files.recorded else {}, _ALIKE)
+    )
 
 
 def _present(files: Files, folders: CpuSet, online: CpuSet | None) -> CpuSet:
@@ -139,10 +146,10 @@ def _numbers(files: Files, masks: Masks, name: str) -> dict[int, int]:
     return {cpu: number for cpu, number in found if number is not None}
 
 
-def _frequencies(files: Files, masks: Masks) -> dict[int, int]:
-    asked = [cpu for cpu in masks.online if "cpufreq" in masks.entries.get(cpu, ())]
-    found = ((cpu, files.text_if_easy(f"{FOLDER}/cpu{cpu}/cpufreq/cpuinfo_max_freq")) for cpu in asked)
-    return {cpu: int(text) for cpu, text in found if text and _FREQUENCY.fullmatch(text)}
+def _easy_numbers(files: Files, masks: Masks, folder: str, name: str) -> dict[int, int]:
+    asked = [cpu for cpu in masks.online if folder in masks.entries.get(cpu, ())]
+    found = ((cpu, files.text_if_easy(f"{FOLDER}/cpu{cpu}/{folder}/{name}")) for cpu in asked)
+    return {cpu: int(text) for cpu, text in found if text and _DIGITS.fullmatch(text)}
 
 
 def _split(strength: Mapping[int, int], alike: float) -> dict[int, str]:
