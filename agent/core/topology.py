@@ -109,6 +109,11 @@ class HostTopology(Value, frozen=True, kw_only=True):
         """CPUs that the kernel keeps its scheduler away from (isolcpus)."""
         return CpuSet(cpu.id for cpu in self.cpus if cpu.isolated)
 
+    @property
+    def is_partial(self) -> bool:
+        """Something was left out that the next look may find, whether or not anything changes until then."""
+        return any(problem.is_transient for problem in self.problems)
+
 
 EMPTY = HostTopology(cells=(), cpus=())
 """Before the first look."""

@@ -18,9 +18,11 @@ class Problem(Value, frozen=True, kw_only=True):
     """Something a source said that contradicts another, or could not say.
 
     source: where it was read (a path below the sysfs root, "libvirt capabilities", a guest's uuid).
-    what: one sentence for the operator. values: what each side said, by source name.
+    what: one sentence for the operator. values: what each side said, by source name. is_transient: it is of this moment
+    alone (a file stayed busy, a device went away while it was read), so looking again may find what is left out.
     """
 
     source: str
     what: str
     values: ReadOnlyMap[str, str] = MappingProxyType({})
+    is_transient: bool = False

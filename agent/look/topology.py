@@ -84,7 +84,7 @@ class TopologyLook:
         facts = sysfs.changing_facts(self._root, read=self._read)
         too_old = now - self._discovered_at >= self.deep_interval_s
         moved = self._discovered is None or deep or too_old or facts != self._facts
-        if moved or (self._discovered is not None and sysfs.is_partial(self._discovered)):
+        if moved or (self._discovered is not None and self._discovered.is_partial):
             found = sysfs.discover(self._root, read=self._read, sleep=self._sleep)
             moved = moved or found != self._discovered
             self._discovered = found
@@ -121,9 +121,8 @@ class TopologyLook:
             told = read_capabilities(libvirt.capabilities_xml())
         except (LibvirtError, FormatError) as error:
             return topology, SourceState(name="capabilities", problem=str(error))
-        odd = tuple(Problem(source="libvirt capabilities", what=sentence) for sentence in told.problems)
         state = SourceState(name="capabilities", read_at=self._clock())
-        return _with(topology, odd + disagreements(topology, told)), state
+        return _with(topology, disagreements(topology, told)), state
 
     def _verify_devices(self, libvirt: HostDescription, topology: HostTopology) -> tuple[HostTopology, SourceState]:
         try:

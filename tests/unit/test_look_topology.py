@@ -26,6 +26,7 @@ CAPABILITIES = (
 NODES = {0: Node(cpus="0-3", mem_mib=1024)}
 VENDOR = "sys/bus/pci/devices/0000:01:00.0/vendor"
 """Read by a discovery and never for the fingerprint."""
+CPUS = "sys/devices/system/cpu"
 
 
 class Libvirt(FakeLibvirt):
@@ -70,6 +71,7 @@ class Bench:
         )
         self.states: dict[str, SourceState] = {}
         self.gone = False
+        self.refused: str | None = None
 
     def set_tree(self, **description: Any) -> None:
         build_tree(self.root, **{"nodes": NODES, "pci": [Pci(address="0000:01:00.0", numa=0)], **description})
@@ -99,6 +101,8 @@ class Bench:
         self.reads.append(path)
         if self.gone and path == str(self.root / VENDOR):
             raise OSError(errno.ENODEV, "No such device", path)
+        if self.refused is not None and path.endswith(self.refused):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
         return read_file(path)
 
 
@@ -252,6 +256,27 @@ def test_capabilities_that_do_not_parse_cost_their_source_alone(bench: Bench) ->
     assert bench.one_look() is not None
     assert bench.states["capabilities"].problem is not None
     assert bench.states["nodedev"].problem is None
+
+
+def test_a_field_of_the_capabilities_that_cannot_be_read_is_one_row(bench: Bench) -> None:
+    bench.libvirt.capabilities = _capabilities(1024).replace("core_id='3'", "core_id='three'")
+    told = [row for row in problems(bench.one_look()) if "could not be read" in row or "three" in row]
+    assert len(told) == 1
+    assert told[0].startswith("libvirt capabilities: could not be read: ")
+
+
+def test_a_file_that_is_refused_is_not_looked_for_in_each_pass(bench: Bench) -> None:
+    bench.refused = "cpu3/topology/core_id"
+    assert [row.split(": ")[0] for row in problems(bench.settle())] == [f"{CPUS}/cpu3/topology/core_id"]
+    assert bench.one_look() is None
+    assert bench.discoveries == 0
+
+
+def test_a_device_whose_ids_are_refused_is_not_looked_for_in_each_pass(bench: Bench) -> None:
+    bench.refused = VENDOR
+    assert bench.settle().pci == ()
+    assert bench.one_look() is None
+    assert bench.discoveries == 0
 
 
 @pytest.mark.parametrize(

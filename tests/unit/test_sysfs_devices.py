@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.adapters.sysfs import discover, is_partial
+from agent.adapters.sysfs import discover
 from agent.adapters.sysfs.files import read_file
 from agent.core.pci import MdevType, MediatedDevice, NetInterface, PciAddress, PciDevice
 from tests.builders_sysfs import Mdev, MdevKind, Node, Pci, build_tree, remove, write
@@ -161,7 +161,7 @@ def test_a_device_that_goes_away_while_it_is_read_costs_only_itself(tmp_path: Pa
     seen = discover(root, read=read)
     assert [str(device.address) for device in seen.pci] == [PF, PLAIN]
     assert [problem.source for problem in seen.problems] == [f"{PCI}/{VF}"]
-    assert is_partial(seen)
+    assert seen.is_partial
     assert addresses(root) == [PF, VF, PLAIN]
 
 

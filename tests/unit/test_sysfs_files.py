@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.adapters.sysfs import discover, is_partial
+from agent.adapters.sysfs import discover
 from agent.adapters.sysfs.files import PATIENCE_S, Files, read_file
 from agent.core.cpuset import CpuSet
 from tests.builders_sysfs import Node, build_tree, remove, write
@@ -54,8 +54,8 @@ def test_a_cpu_that_stays_busy_is_unknown_and_not_offered_and_the_rest_is_told(h
     seen = discover(host, sleep=slept.append, read=Failing(errno.EBUSY, "cpu3/online"))
     assert [cpu.id for cpu in seen.cpus if cpu.online is None] == [3]
     assert seen.usable == CpuSet.parse("0-2,4-6")
-    assert is_partial(seen)
-    assert not is_partial(discover(host))
+    assert seen.is_partial
+    assert not discover(host).is_partial
     assert seen.offline == CpuSet((7,))
     assert seen.cells[0].memory_kib == 16 << 20
     assert [(problem.source, problem.values["error"]) for problem in seen.problems] == [
@@ -82,6 +82,7 @@ def test_a_refused_file_is_not_tried_twice(host: Path) -> None:
     assert seen.cpus[3].socket == 0
     assert seen.cpus[3].kernel_core_id is None
     assert [problem.values["error"] for problem in seen.problems] == ["Permission denied (EACCES)"]
+    assert not seen.is_partial
 
 
 def test_a_missing_file_is_no_problem_of_its_own(host: Path) -> None:
@@ -103,6 +104,18 @@ def test_rows_that_differ_by_their_numbers_alone_are_counted_after_the_first_few
         seen.problems[-1].what
         == "61 more rows like the ones before, the last: could not be read, so this fact is left out"
     )
+
+
+def test_one_busy_file_among_many_refused_ones_is_looked_for_again(tmp_path: Path) -> None:
+    root = build_tree(tmp_path, nodes={0: Node(cpus="0-63", mem_mib=1024)})
+
+    def read(path: str) -> bytes:
+        if path.endswith("/topology/core_id"):
+            number = errno.EBUSY if "cpu40" in path else errno.EACCES
+            raise OSError(number, os.strerror(number), path)
+        return read_file(path)
+
+    assert discover(root, sleep=lambda _: None, read=read).is_partial
 
 
 def test_a_file_that_holds_no_number_is_quoted(host: Path) -> None:

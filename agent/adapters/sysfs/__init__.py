@@ -2,7 +2,6 @@
 
     discover(Path("/"))         everything, as one HostTopology with what contradicted or could not be read
     changing_facts(Path("/"))   a cheap fingerprint: equal as long as nothing changed
-    is_partial(topology)        files were busy or went away: look again, whatever the fingerprint says
 
 Reads nothing that interrupts another CPU, and writes nothing.
 """
@@ -20,14 +19,14 @@ from agent.adapters.sysfs.caches import read_caches
 from agent.adapters.sysfs.cells import Cells, read_cells
 from agent.adapters.sysfs.cpus import Masks, read_masks
 from agent.adapters.sysfs.cpusets import Allowed, read_allowed
-from agent.adapters.sysfs.devices import GONE, read_mdevs, read_pci
-from agent.adapters.sysfs.files import UNREAD, Files, Read, read_file
+from agent.adapters.sysfs.devices import read_mdevs, read_pci
+from agent.adapters.sysfs.files import Files, Read, read_file
 from agent.adapters.sysfs.fingerprint import changing_facts
 from agent.adapters.sysfs.sockets import Place, read_places
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
 
-__all__ = ["changing_facts", "discover", "is_partial"]
+__all__ = ["changing_facts", "discover"]
 
 _NOWHERE = Place()
 
@@ -58,11 +57,6 @@ def discover(root: Path, *, sleep: Callable[[float], object] = time.sleep, read:
         has_cells=cells.has_cells,
         problems=files.problems(),
     )
-
-
-def is_partial(topology: HostTopology) -> bool:
-    """True when something was left out that the next look may find: a busy file, a device that was just re-bound."""
-    return any(UNREAD in problem.what or GONE in problem.what for problem in topology.problems)
 
 
 def _cpu(cpu: int, masks: Masks, cells: Cells, place: Place, allowed: Allowed) -> Cpu:

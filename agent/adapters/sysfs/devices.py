@@ -20,7 +20,7 @@ MDEV = "sys/bus/mdev/devices"
 VDPA = "sys/bus/vdpa/devices"
 NET = "sys/class/net"
 
-GONE = "has no vendor, product or class now, so this device is left out"
+_ID_WIDTHS = {"vendor": 4, "device": 4, "class": 6}
 
 _GROUP = re.compile(r"\d{1,9}", re.ASCII)
 _VDPA = re.compile(r"vdpa\d+")
@@ -62,7 +62,6 @@ def _device(files: Files, address: PciAddress, folder: str, cells: Mapping[int, 
     names = files.names(folder)
     ids = _ids(files, folder, names)
     if ids is None:
-        files.problem(folder, GONE)
         return None
     vendor_id, product_id, class_code = ids
     vdpa = _vdpa(files, folder, names)
@@ -88,17 +87,23 @@ def _device(files: Files, address: PciAddress, folder: str, cells: Mapping[int, 
 
 
 def _ids(files: Files, folder: str, names: frozenset[str]) -> tuple[str, str, str] | None:
-    """Vendor, product (4 digits each) and class (6 digits), in lower case without 0x."""
-    told = [
-        _digits(files.text(f"{folder}/{name}"), width) for name, width in (("vendor", 4), ("device", 4), ("class", 6))
-    ]
+    """Vendor, product (4 digits each) and class (6 digits), in lower case without 0x. None, with a problem, if not all
+    are known."""
+    texts = {name: files.text(f"{folder}/{name}") for name in _ID_WIDTHS}
+    told = [_digits(texts[name], width) for name, width in _ID_WIDTHS.items()]
     if None in told and "uevent" in names:
         said = dict(line.partition("=")[::2] for line in (files.text(f"{folder}/uevent") or "").splitlines())
         vendor, _, product = said.get("PCI_ID", "").partition(":")
         spare = (_digits(vendor, 4), _digits(product, 4), _digits(said.get("PCI_CLASS", "").zfill(6), 6))
         told = [first or second for first, second in zip(told, spare, strict=True)]
     vendor_id, product_id, class_code = told
-    return (vendor_id, product_id, class_code) if vendor_id and product_id and class_code else None
+    if vendor_id and product_id and class_code:
+        return vendor_id, product_id, class_code
+    # a file that is refused or holds rubbish stays so; one that is missing belongs to a device that comes or goes
+    is_leaving = any(text is None and not files.failed(f"{folder}/{name}") for name, text in texts.items())
+    add = files.transient_problem if is_leaving else files.problem
+    add(folder, "has no vendor, product or class now, so this device is left out")
+    return None
 
 
 def _digits(text: str | None, width: int) -> str | None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 from agent.core.cpuset import CpuSet
 from agent.core.values import Problem
 
@@ -22,7 +24,6 @@ PATIENCE_S = 1.5
 
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
-UNREAD = "could not be read, so this fact is left out"
 
 HIGHEST_NUMBER = 0xFFFF
 """No kernel has that many CPUs or cells; a larger number is rubbish, and a set of it would cost minutes."""
@@ -160,6 +161,11 @@ class Files:
         told = MappingProxyType({name: str(value) for name, value in values})
         self._problems.append(Problem(source=source, what=what, values=told))
 
+    def transient_problem(self, source: str, what: str, **values: object) -> None:
+        """Add a row for what the next look may find: see `Problem`."""
+        self.problem(source, what, **values)
+        self._problems[-1] = msgspec.structs.replace(self._problems[-1], is_transient=True)
+
     def problems(self) -> tuple[Problem, ...]:
         """All rows so far; of rows that differ by their numbers alone, the first few and one that counts the rest."""
         alike: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
@@ -216,7 +222,8 @@ class Files:
         number = error.errno or 0
         why = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
         self._unread.add(name)
-        self.problem(name, UNREAD, error=why)
+        add = self.transient_problem if error.errno in _BUSY else self.problem
+        add(name, "could not be read, so this fact is left out", error=why)
 
 
 def _shortened(rows: list[Problem]) -> list[Problem]:
@@ -224,4 +231,6 @@ def _shortened(rows: list[Problem]) -> list[Problem]:
         return rows
     told, rest = rows[: _ROWS_ALIKE - 1], rows[_ROWS_ALIKE - 1 :]
     what = f"{len(rest)} more rows like the ones before, the last: {rest[-1].what}"
-    return [*told, Problem(source=rest[-1].source, what=what, values=rest[-1].values)]
+    # of these rows one may be busy and another refused for good: the next look may find the first
+    is_transient = any(row.is_transient for row in rest)
+    return [*told, msgspec.structs.replace(rest[-1], what=what, is_transient=is_transient)]
