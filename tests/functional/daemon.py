@@ -60,7 +60,9 @@ class Daemon:
     def start(self, *, wait: bool = True) -> None:
         """Start it; with `wait` until it answers with a complete look."""
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environ)
+            # a run of the tests that is killed takes its daemons along
+            command = ["setpriv", "--pdeathsig", "KILL", *self.command]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environ)
         if wait:
             wait_until(self._answers, "the daemon to make its first look", START_S)
 

@@ -125,7 +125,9 @@ def test_a_frozen_libvirtd_is_named_and_costs_neither_the_report_nor_the_daemon(
     daemon: Daemon, guest: MakeGuest, libvirtd: Libvirtd
 ) -> None:
     guest("stays", pin={0: "1"})
-    daemon.configure("[tracker]\ninterval = 1\n[libvirt]\ncall_timeout = 2\nkeepalive_interval = 1\nkeepalive_count = 2\n")
+    daemon.configure(
+        "[tracker]\ninterval = 1\n[libvirt]\ncall_timeout = 2\nkeepalive_interval = 1\nkeepalive_count = 2\n"
+    )
     daemon.start()
     before = daemon.report().generation
 
