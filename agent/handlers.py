@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
-from agent.core.report import Report, health, report
+from agent.core.report import Health, Report, guests, health, inventory, report
 from agent.core.snapshot import Snapshot
-from agent.core.usage import Usage
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
 
@@ -48,18 +47,18 @@ class Handlers:
     ) -> None:
         self._snapshot, self._clock, self._now = snapshot, clock, now
         self._interval_s, self._alive = interval_s, alive
-        self._methods: dict[str, Callable[[Report], object]] = {
-            "get_inventory": lambda told: told.topology,
-            "get_domains": lambda told: {"domains": wire.to_builtins(told.guests)},
+        self._methods: dict[str, Callable[[Snapshot], object]] = {
+            "get_inventory": inventory,
+            "get_domains": lambda snapshot: {"domains": guests(snapshot, now_s=self._clock())},
             "get_usage": _usage_document,
-            "get_conflicts": lambda told: told.conflicts,
-            "get_health": lambda told: told.health,
-            "get_report": lambda told: told,
+            "get_conflicts": lambda snapshot: snapshot.usage.conflicts,
+            "get_health": self._health,
+            "get_report": self._report,
         }
 
     def report(self) -> Report:
         """Everything of the current snapshot."""
-        return self._report_of(self._snapshot())
+        return self._report(self._snapshot())
 
     def call(self, method: str) -> Envelope:
         """The answer of a reading method; unknown ones are refused by name."""
@@ -68,7 +67,7 @@ class Handlers:
         if answer is None:
             message = f"there is no method {method!r}; known are {', '.join(sorted(self._methods))}"
             return self._refuse(snapshot, Refusal(code="InvalidRequest", message=message))
-        return success(snapshot.identity, snapshot.generation, self._now(), answer(self._report_of(snapshot)))
+        return success(snapshot.identity, snapshot.generation, self._now(), answer(snapshot))
 
     def refuse(self, code: str, message: str, status: int) -> ApiResponse:
         """The local API's answer to a request that is not served: by a handler, or by the server before any saw it."""
@@ -107,19 +106,21 @@ class Handlers:
         stuck = self._alive()
         if path == "/livez" or stuck is not None:
             return () if stuck is None else (stuck,)
-        # by itself: a report of a thousand guests is not for a probe that comes every second
-        found = health(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+        found = self._health(snapshot)
         if path == "/readyz":
             return () if found.ready else (found.reasons or ("the first complete look at the host is not done yet",))
         return found.reasons if found.status == "down" else ()
 
-    def _report_of(self, snapshot: Snapshot) -> Report:
+    def _health(self, snapshot: Snapshot) -> Health:
+        return health(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+
+    def _report(self, snapshot: Snapshot) -> Report:
         return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
 
     def _refuse(self, snapshot: Snapshot, refusal: Refusal) -> Envelope:
         return refused(snapshot.identity, snapshot.generation, self._now(), refusal)
 
 
-def _usage_document(told: Report) -> dict[str, object]:
-    usage: Usage = told.usage
-    return {"epoch": told.epoch, "generation": told.generation, **wire.to_builtins(usage)}
+def _usage_document(snapshot: Snapshot) -> dict[str, object]:
+    usage: dict[str, object] = wire.to_builtins(snapshot.usage)
+    return {"epoch": snapshot.identity.epoch, "generation": snapshot.generation, **usage}

@@ -71,24 +71,33 @@ class Report(Value, frozen=True, kw_only=True):
 
 
 def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
-    """Everything of one snapshot as of now_s (monotonic), guests by name and uuid.
+    """Everything of one snapshot as of now_s (monotonic).
 
     interval_s: time between passes, which the ages of sources are held against.
     """
-    sets = host_sets(snapshot.topology, snapshot.config)
-    guests = tuple(
-        GuestReport(sighting=seen, holds=hold(seen, sets), age_s=max(now_s - seen.begun_at, 0.0))
-        for seen in sorted(snapshot.ledger.sightings.values(), key=lambda one: (one.name, one.uuid))
-    )
     return Report(
         agent_id=snapshot.identity.agent_id,
         epoch=snapshot.identity.epoch,
         generation=snapshot.generation,
-        topology=replace_problems(snapshot.topology, _problems(snapshot)),
-        guests=guests,
+        topology=inventory(snapshot),
+        guests=guests(snapshot, now_s=now_s),
         usage=snapshot.usage,
         conflicts=snapshot.usage.conflicts,
         health=health(snapshot, now_s=now_s, interval_s=interval_s),
+    )
+
+
+def inventory(snapshot: Snapshot) -> HostTopology:
+    """What the host has, with the problems of the configuration among its own."""
+    return replace_problems(snapshot.topology, _problems(snapshot))
+
+
+def guests(snapshot: Snapshot, *, now_s: float) -> tuple[GuestReport, ...]:
+    """Every guest as of now_s (monotonic), by name and uuid."""
+    sets = host_sets(snapshot.topology, snapshot.config)
+    return tuple(
+        GuestReport(sighting=seen, holds=hold(seen, sets), age_s=max(now_s - seen.begun_at, 0.0))
+        for seen in sorted(snapshot.ledger.sightings.values(), key=lambda one: (one.name, one.uuid))
     )
 
 
@@ -98,15 +107,15 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
     "down": libvirt was asked and never answered. Lost later it is "degraded", since the last known usage counts. Info
     rows, accepted ones and problems of the topology do not degrade: they may stay for the life of the host.
     """
-    sources = tuple(_source_report(state, now_s, STALE_AFTER_INTERVALS * interval_s) for state in snapshot.sources)
-    stale = [one for one in sources if one.name in EACH_PASS and _is_stale(one, STALE_AFTER_INTERVALS * interval_s)]
+    stale_after_s = STALE_AFTER_INTERVALS * interval_s
+    sources = tuple(_source_report(state, now_s, stale_after_s) for state in snapshot.sources)
     reasons = (*_reasons_of_sources(snapshot, sources), *_reasons_of_guests(snapshot))
     seen = tuple(snapshot.ledger.sightings.values())
     active = sum(one.is_active for one in seen)
     accepted = sum(row.accepted for row in snapshot.usage.conflicts)
     return Health(
         status="down" if _is_blind(snapshot) else "degraded" if reasons else "ok",
-        ready=snapshot.complete and not stale,
+        ready=snapshot.complete and not any(_is_stale(one.name, one.age_s, stale_after_s) for one in sources),
         reasons=reasons,
         sources=sources,
         guests_active=active,
@@ -123,13 +132,12 @@ def _problems(snapshot: Snapshot) -> tuple[Problem, ...]:
 
 def _source_report(state: SourceState, now_s: float, stale_after_s: float) -> SourceReport:
     age_s = None if state.read_at is None else max(now_s - state.read_at, 0.0)
-    told = SourceReport(name=state.name, ok=True, age_s=age_s, problem=state.problem)
-    is_late = state.name in EACH_PASS and _is_stale(told, stale_after_s)
-    return SourceReport(name=state.name, ok=state.problem is None and not is_late, age_s=age_s, problem=state.problem)
+    ok = state.problem is None and not _is_stale(state.name, age_s, stale_after_s)
+    return SourceReport(name=state.name, ok=ok, age_s=age_s, problem=state.problem)
 
 
-def _is_stale(source: SourceReport, stale_after_s: float) -> bool:
-    return source.age_s is None or source.age_s > stale_after_s
+def _is_stale(name: str, age_s: float | None, stale_after_s: float) -> bool:
+    return name in EACH_PASS and (age_s is None or age_s > stale_after_s)
 
 
 def _is_blind(snapshot: Snapshot) -> bool:

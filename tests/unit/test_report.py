@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from agent.core.host_config import AcceptRule
 from agent.core.ledger import Ledger
@@ -94,6 +95,13 @@ def test_a_source_older_than_two_intervals_is_stale_unless_it_is_read_on_change_
     assert not told.ready
     assert told.reasons == ("sysfs: last read 21 s ago.",)
     assert {source.name: source.ok for source in told.sources}["nodedev"]
+
+
+@pytest.mark.parametrize("name", ["sysfs", "libvirt", "domains", "processes"])
+def test_each_source_that_every_pass_reads_can_be_stale(name: str) -> None:
+    told = _health(_snapshot(h8(), Ledger(), sources=_with_sources(SourceState(name=name, read_at=80.0))))
+    assert (told.status, told.ready) == ("degraded", False)
+    assert [source.name for source in told.sources if not source.ok] == [name]
 
 
 def test_before_the_first_complete_pass_nothing_is_ready() -> None:
