@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import ObservedDomain, Sighting
@@ -35,32 +36,94 @@ def names(guests: Iterable[GuestHolds]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def threads_on(guest: GuestHolds, cpu: int) -> tuple[str, ...]:
-    """The threads of a guest that hold this CPU: "vCPU 1", "emulator", "iothread 2"."""
+class Helpers(NamedTuple):
+    """A guest's emulator and iothreads that are pinned to some CPUs."""
+
+    emulator: bool
+    iothreads: CpuSet
+
+    @property
+    def is_one(self) -> bool:
+        """Only the emulator, or only one iothread."""
+        return self.emulator + len(self.iothreads) == 1
+
+    def __str__(self) -> str:
+        """ "emulator", "iothread 2", "emulator and iothreads 1-3"."""
+        threads = f"iothread{'' if len(self.iothreads) == 1 else 's'} {self.iothreads}" if self.iothreads else ""
+        return " and ".join(part for part in ("emulator" if self.emulator else "", threads) if part)
+
+
+class Room(NamedTuple):
+    """Where threads can go. shared: usable CPUs of the shared set, empty where pinned guests have no set of their own.
+    usable: all CPUs of the host that guests may use."""
+
+    free: FreeCpus
+    shared: CpuSet
+    usable: CpuSet
+
+
+def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:
+    """The emulator and iothreads of a guest that are pinned to any of these CPUs."""
     domain = guest.sighting.domain
     if domain is None:
-        return ()
-    found = [f"vCPU {vcpu}" for vcpu in _vcpus_on(domain, cpu)]
-    if cpu in guest.holds.emulator_cpus:
-        found += ["emulator"] if domain.emulator_pin is not None and cpu in domain.emulator_pin else []
-        found += [f"iothread {pin.thread}" for pin in domain.iothread_pins if cpu in pin.cpus]
-    return tuple(found)
+        return Helpers(emulator=False, iothreads=CpuSet())
+    return Helpers(
+        emulator=domain.emulator_pin is not None and _binds_to(domain.emulator_pin, cpus, usable),
+        iothreads=CpuSet(pin.thread for pin in domain.iothread_pins if _binds_to(pin.cpus, cpus, usable)),
+    )
 
 
-def described(guest: GuestHolds, cpu: int) -> str:
-    """The guest and its threads on this CPU: "a (vCPU 1)"."""
-    threads = ", ".join(threads_on(guest, cpu))
+def described(guest: GuestHolds, cpu: int, usable: CpuSet) -> str:
+    """The guest and its threads that hold this CPU: "a (vCPU 1)", "b (emulator, iothread 2)"."""
     name = guest.sighting.name or guest.sighting.uuid
-    return f"{name} ({threads})" if threads else name
+    if guest.sighting.domain is None:
+        return name
+    threads = [f"vCPU {vcpu}" for vcpu in _vcpus_on(guest.sighting.domain, cpu)]
+    if cpu in guest.holds.emulator_cpus:
+        helpers = helpers_on(guest, CpuSet([cpu]), usable)
+        threads += ["emulator"] if helpers.emulator else []
+        threads += [f"iothread {thread}" for thread in helpers.iothreads]
+    return f"{name} ({', '.join(threads)})" if threads else name
 
 
-def easiest_to_move(guests: Sequence[GuestHolds]) -> GuestHolds:
-    """The guest that an administrator may re-pin by hand, else the first: other makers keep their own books of pins."""
-    return next((one for one in guests if _is_by_hand(one) and one.sighting.validity == "valid"), guests[0])
+def make_way(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
+    """How one of these guests can get off this CPU, the easiest first; no full stop at the end.
+
+    Emulators and iothreads have the shared set to go to. Else a guest that an administrator may re-pin by hand moves:
+    other makers keep their own books of pins.
+    """
+    by_hand = [guest for guest in guests if guest.owner.maker == "libvirt" and _is_seen_running(guest)]
+    aside = [guest for guest in by_hand if room.shared and cpu in guest.holds.emulator_cpus]
+    return move_away([*aside, *by_hand, *guests][0], cpu, room)
 
 
-def move_away(guest: GuestHolds, cpu: int, free: FreeCpus) -> str:
+def move_away(guest: GuestHolds, cpu: int, room: Room) -> str:
     """How to get a guest's threads off this CPU; no full stop at the end."""
+    if cannot := _not_ours(guest):
+        return cannot
+    if cpu in guest.holds.emulator_cpus and room.shared:
+        return _share(guest, CpuSet([cpu]), room)
+    name = guest.sighting.name or guest.sighting.uuid
+    target = room.free.near(cpu)
+    if target is None:
+        return f"move {name} to another host or shut it down, since no dedicated CPU is free here"
+    return f"re-pin {name} with {_quoted(_commands_to(target, guest, cpu, room.usable))}"
+
+
+def off_dedicated(guest: GuestHolds, cpus: CpuSet, room: Room) -> str:
+    """How to get emulator and iothreads off these dedicated CPUs; no full stop at the end."""
+    if cannot := _not_ours(guest):
+        return cannot
+    if room.shared:
+        return _share(guest, cpus, room)
+    helpers = helpers_on(guest, cpus, room.usable)
+    name = guest.sighting.name or guest.sighting.uuid
+    them = "it" if helpers.is_one else "them"
+    return f"name CPUs for {_of(name, helpers)} in [compute] cpu_shared_set and pin {them} there"
+
+
+def _not_ours(guest: GuestHolds) -> str | None:
+    """What to do of a guest whose threads nobody should pin by hand now; None for any other."""
     name = guest.sighting.name or guest.sighting.uuid
     manager = MAKERS.get(guest.owner.maker or "")
     if manager == "nova":
@@ -68,25 +131,55 @@ def move_away(guest: GuestHolds, cpu: int, free: FreeCpus) -> str:
         return f"let nova give {name} other CPUs, for instance with `{command}`"
     if manager is not None:
         return f"let {manager} migrate {name}, since it keeps its own books of this guest's pins"
-    if guest.sighting.validity != "valid" or not guest.sighting.is_active:
+    if not _is_seen_running(guest):
         return f"re-pin {name} or move it to another host once libvirt shows it again"
-    target = free.near(cpu)
-    if target is None:
-        return f"move {name} to another host or shut it down, since no dedicated CPU is free here"
-    return f"re-pin {name} with `{repin_command(guest, cpu, str(target))}`"
+    return None
 
 
-def repin_command(guest: GuestHolds, cpu: int, target: str) -> str:
-    """The virsh command that pins the first of the guest's threads on `cpu` elsewhere."""
-    domain, name, scope = guest.sighting.domain, domain_argument(guest.sighting), _scope(guest.sighting)
-    vcpu = next(_vcpus_on(domain, cpu), None) if domain is not None else None
-    if vcpu is not None:
-        return f"virsh vcpupin {name} {vcpu} {target} {scope}"
-    if domain is not None and (domain.emulator_pin is None or cpu not in domain.emulator_pin):
-        iothread = next((pin.thread for pin in domain.iothread_pins if cpu in pin.cpus), None)
-        if iothread is not None:
-            return f"virsh iothreadpin {name} {iothread} {target} {scope}"
-    return f"virsh emulatorpin {name} {target} {scope}"
+def _share(guest: GuestHolds, cpus: CpuSet, room: Room) -> str:
+    helpers = helpers_on(guest, cpus, room.usable)
+    command = _virsh(guest.sighting)
+    commands = [command("emulatorpin", room.shared)] if helpers.emulator else []
+    commands += [command("iothreadpin", thread, room.shared) for thread in helpers.iothreads]
+    name = guest.sighting.name or guest.sighting.uuid
+    return f"pin {_of(name, helpers)} to the shared set ({_quoted(commands)})"
+
+
+def _commands_to(target: int, guest: GuestHolds, cpu: int, usable: CpuSet) -> list[str]:
+    """The commands that pin whatever of the guest is on `cpu` to the target instead; other CPUs of a pin stay."""
+    domain, command = guest.sighting.domain, _virsh(guest.sighting)
+    if domain is None:
+        return []
+    was, now = CpuSet([cpu]), CpuSet([target])
+    helpers = helpers_on(guest, was, usable)
+    commands = [command("vcpupin", vcpu, now) for vcpu in _vcpus_on(domain, cpu)]
+    if helpers.emulator and domain.emulator_pin is not None:
+        commands.append(command("emulatorpin", domain.emulator_pin - was | now))
+    iothread_pins = (pin for pin in domain.iothread_pins if pin.thread in helpers.iothreads)
+    return commands + [command("iothreadpin", pin.thread, pin.cpus - was | now) for pin in iothread_pins]
+
+
+def _virsh(sighting: Sighting) -> Callable[..., str]:
+    """Makes commands for this guest; a transient one has no definition to change with it."""
+    scope = "--live" if sighting.persistent is False else "--live --config"
+
+    def command(verb: str, *arguments: object) -> str:
+        return " ".join(("virsh", verb, domain_argument(sighting), *map(str, arguments), scope))
+
+    return command
+
+
+def _quoted(commands: Sequence[str]) -> str:
+    return " and ".join(f"`{command}`" for command in commands)
+
+
+def _of(name: str, helpers: Helpers) -> str:
+    return f"{'the ' if helpers.emulator else ''}{helpers} of {name}"
+
+
+def _binds_to(pin: CpuSet, cpus: CpuSet, usable: CpuSet) -> bool:
+    # A pin to every CPU there is says the same as none.
+    return not usable <= pin and not pin.isdisjoint(cpus)
 
 
 def domain_argument(sighting: Sighting) -> str:
@@ -101,12 +194,8 @@ def _vcpus_on(domain: ObservedDomain, cpu: int) -> Iterator[int]:
             yield pin.thread
 
 
-def _is_by_hand(guest: GuestHolds) -> bool:
-    return guest.owner.maker == "libvirt"
-
-
-def _scope(sighting: Sighting) -> str:
-    return "--live" if sighting.persistent is False else "--live --config"
+def _is_seen_running(guest: GuestHolds) -> bool:
+    return guest.sighting.validity == "valid" and guest.sighting.is_active
 
 
 def plural(cpus: CpuSet) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -38,7 +40,11 @@ def _lost(seen: Sighting) -> Sighting:
     return msgspec.structs.replace(seen, validity="lost-by-libvirt")
 
 
-def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command_for_a_free_cpu() -> None:
+def _commands(row: Conflict) -> list[str]:
+    return re.findall("`([^`]*)`", row.action)
+
+
+def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command() -> None:
     a, b = guest("a", {0: 2, 1: 3}), guest("b", {0: 5}, emu="3")
     assert _only(h8().usage(a, b)) == Conflict(
         id="cpu-pinned-twice:cpu:3",
@@ -51,12 +57,8 @@ def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command_for_a_fr
             for _, name, thread in sorted(((uuid_of("a"), "a", "vCPU 1"), (uuid_of("b"), "b", "emulator")))
         ),
         severity="error",
-        action=(
-            "Re-pin a with `virsh vcpupin a 1 4 --live --config`"
-            if uuid_of("a") < uuid_of("b")
-            else "Re-pin b with `virsh emulatorpin b 4 --live --config`"
-        )
-        + "; left alone nothing breaks, but these guests share the time of one CPU",
+        action="Pin the emulator of b to the shared set (`virsh emulatorpin b 0-1 --live --config`); left alone "
+        "nothing breaks, but these guests share the time of one CPU",
     )
 
 
@@ -235,7 +237,68 @@ def test_an_iothread_on_another_guests_cpu_is_moved_by_its_own_command() -> None
     usage = h8().usage(guest("a", {0: 2}, iothreads={1: "0", 4: "3"}), guest("n", {0: 3}, maker="nova"))
     row = _only(usage)
     assert "a (iothread 4)" in row.cause
-    assert "virsh iothreadpin a 4 4 --live --config" in row.action
+    assert row.action.startswith("Pin iothread 4 of a to the shared set (`virsh iothreadpin a 4 0-1 --live --config`);")
+
+
+def test_emulator_and_iothreads_that_alone_hold_a_cpu_move_to_the_shared_set_each_by_its_command() -> None:
+    threads = {1: "3", 2: "0", 5: "3-4"}
+    helpers = guest("h", {0: 2}, emu="3", iothreads=threads, persistent=False)
+    row = _only(h8().usage(helpers, guest("a", {0: 3})))
+    assert row.action.startswith("Pin the emulator and iothreads 1,5 of h to the shared set (`")
+    assert _commands(row) == [
+        "virsh emulatorpin h 0-1 --live",
+        "virsh iothreadpin h 1 0-1 --live",
+        "virsh iothreadpin h 5 0-1 --live",
+    ]
+
+
+@pytest.mark.parametrize("sets", [{"dedicated": None, "shared": None}, {"shared": None}, {"shared": CpuSet([9])}])
+def test_without_a_usable_shared_set_emulator_and_iothreads_move_to_a_free_cpu(sets: dict[str, CpuSet | None]) -> None:
+    on = configured(h8(), **sets)
+    helpers = guest("h", {0: 2}, emu="3,5", iothreads={1: "3", 2: "5"})
+    row = _only(on.usage(helpers, guest("n", {0: 3}, maker="nova")))
+    free = "0" if "dedicated" in sets else "4"
+    both = str(CpuSet.parse(f"5,{free}"))
+    assert row.action.startswith("Re-pin h with `")
+    assert _commands(row) == [
+        f"virsh emulatorpin h {both} --live --config",
+        f"virsh iothreadpin h 1 {free} --live --config",
+    ]
+
+
+def test_whoever_follows_a_proposal_moves_all_of_the_guests_threads_off_the_cpu() -> None:
+    on = host({0: Node("0-7", 16384)}, dedicated="0-7")
+    both = guest("b", {0: 2, 1: 3, 2: 3}, emu="2-3", iothreads={1: "3", 2: "0-7"})
+    row = _only(on.usage(both, guest("n", {0: 3}, maker="nova")))
+    assert _commands(row) == [
+        "virsh vcpupin b 1 0 --live --config",
+        "virsh vcpupin b 2 0 --live --config",
+        "virsh emulatorpin b 0,2 --live --config",
+        "virsh iothreadpin b 1 0 --live --config",
+    ]
+
+
+def test_threads_of_another_managers_guest_are_not_moved_for_it() -> None:
+    usage = h8().usage(guest("n", {0: 2}, emu="3", maker="nova"), guest("o", {0: 3}, maker="ovirt"))
+    assert "virsh" not in _only(usage).action
+    by_hand = h8().usage(guest("n", {0: 2}, emu="3", maker="nova"), guest("a", {0: 3}))
+    assert _commands(_only(by_hand)) == ["virsh vcpupin a 0 4 --live --config"]
+    alone = _only(h8().usage(guest("n", vcpus=2, emu="3", maker="nova")))
+    assert (alone.kind, alone.action.split(",")[0]) == ("emulator-on-dedicated", "Let nova give n other CPUs")
+
+
+def test_an_emulator_pinned_to_every_cpu_is_not_blamed_for_its_iothreads() -> None:
+    usage = h8().usage(guest("h", {0: 2}, emu="0-7", iothreads={1: "3"}), guest("n", {0: 3}, maker="nova"))
+    row = _only(usage)
+    assert "h (iothread 1)" in row.cause
+    assert _commands(row) == ["virsh iothreadpin h 1 0-1 --live --config"]
+
+
+def test_threads_pinned_to_an_offline_cpu_move_to_the_shared_set_too() -> None:
+    row = _only(h8(online="0-6").usage(guest("a", {0: 2}, emu="7")))
+    assert row.action.startswith(
+        "Pin the emulator of a to the shared set (`virsh emulatorpin a 0-1 --live --config`), or"
+    )
 
 
 def test_emulators_of_pinned_guests_on_one_cpu_contradict_only_where_cpus_are_set_apart() -> None:
@@ -256,8 +319,21 @@ def test_an_emulator_alone_on_dedicated_cpus_is_named_and_still_holds_them() -> 
     row = _only(usage)
     assert (row.id, row.severity) == (f"emulator-on-dedicated:guest:{uuid_of('f')}", "warning")
     assert "dedicated CPUs 2,5" in row.cause
-    assert "virsh emulatorpin f 0-1 --live" in row.action
+    assert _commands(row) == ["virsh emulatorpin f 0-1 --live --config", "virsh iothreadpin f 1 0-1 --live --config"]
+    assert row.action.endswith("; left alone nothing breaks, but CPUs 2,5 are not offered to pinned guests")
     assert str(usage.host.dedicated.free) == "3-4,6-7"
+
+
+def test_an_iothread_alone_on_dedicated_cpus_is_moved_by_its_own_command_live_where_nothing_is_defined() -> None:
+    row = _only(h8().usage(guest("f", vcpus=2, emu="0", iothreads={1: "0", 3: "5"}, persistent=False)))
+    assert row.cause == "f has no pinned vCPU, but its iothread 3 is pinned to dedicated CPU 5"
+    assert _commands(row) == ["virsh iothreadpin f 3 0-1 --live"]
+
+
+def test_an_emulator_on_dedicated_cpus_without_a_shared_set_asks_for_one() -> None:
+    row = _only(configured(h8(), shared=None).usage(guest("f", vcpus=2, emu="2")))
+    assert (row.kind, _commands(row)) == ("emulator-on-dedicated", [])
+    assert row.action.startswith("Name CPUs for the emulator of f in [compute] cpu_shared_set and pin it there;")
 
 
 def test_a_lost_guest_is_critical_and_nobody_is_told_to_re_pin_it() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core import advice
-from agent.core.advice import FreeCpus
+from agent.core.advice import FreeCpus, Room
 from agent.core.conflicts import Conflict, Resource, conflict
 from agent.core.cpuset import CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
@@ -74,16 +74,20 @@ def cpu_conflicts(
 ) -> Iterator[Conflict]:
     """Every contradiction about CPUs."""
     usable = sets.dedicated & sets.usable & ~books.taken
-    free = FreeCpus((cpus, usable & cpus) for cpus in sets.cells.values())
-    yield from _pinned_twice(books, sets, free)
-    yield from _siblings_of_isolated(books, sets, free)
-    yield from _pinned_to_offline(books, topology, sets, free)
+    room = Room(
+        free=FreeCpus((cpus, usable & cpus) for cpus in sets.cells.values()),
+        shared=CpuSet.from_mask(sets.shared & sets.usable & ~sets.dedicated),
+        usable=CpuSet.from_mask(sets.usable),
+    )
+    yield from _pinned_twice(books, sets, room)
+    yield from _siblings_of_isolated(books, sets, room)
+    yield from _pinned_to_offline(books, topology, sets, room)
     for guest in guests:
         if not sets.is_legacy:
             yield from _outside_dedicated(guest, sets)
         if sets.has_split:
             yield from _shared_on_dedicated(guest, books, sets)
-            yield from _emulator_on_dedicated(guest, sets)
+            yield from _emulator_on_dedicated(guest, room)
 
 
 def _cpu(cpu: int, sets: HostSets) -> Resource:
@@ -94,42 +98,42 @@ def _guest(guest: GuestHolds) -> Resource:
     return Resource(kind="guest", id=guest.sighting.uuid)
 
 
-def _pinned_twice(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+def _pinned_twice(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Conflict]:
     # Without CPU sets of their own for guests, emulators of several guests on one housekeeping CPU are good practice.
     rows = books.pinned_twice if sets.has_split else books.pinned_twice & books.by_vcpus
     for cpu in CpuSet.from_mask(rows):
         guests = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
-        way_out = advice.move_away(advice.easiest_to_move(guests), cpu, free)
+        way_out = advice.make_way(guests, cpu, room)
         yield conflict(
             "cpu-pinned-twice",
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
-            cause=f"CPU {cpu} is pinned by {len(guests)} guests: {_listed(guests, cpu)}",
+            cause=f"CPU {cpu} is pinned by {len(guests)} guests: {_listed(guests, cpu, room)}",
             severity="error" if books.by_vcpus >> cpu & 1 else "warning",
             action=f"{_sentence(way_out)}; left alone nothing breaks, but these guests share the time of one CPU",
         )
 
 
-def _siblings_of_isolated(books: CpuBooks, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+def _siblings_of_isolated(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Conflict]:
     for cpu, isolated in sorted(books.waiting_for.items()):
         known = [guest for guest in books.holders.get(cpu, []) if not guest.holds.guessed]
         keepers = {guest.sighting.uuid for guest in isolated}
         intruders = [guest for guest in known if keepers - {guest.sighting.uuid}]
         if not intruders:
             continue
-        way_out = advice.move_away(advice.easiest_to_move(intruders), cpu, free)
+        way_out = advice.make_way(intruders, cpu, room)
         yield conflict(
             "sibling-of-isolated",
             _cpu(cpu, sets),
             (guest.owner for guest in (*isolated, *intruders)),
             cause=f"CPU {cpu} is a thread sibling of a CPU of {advice.names(isolated)}, which asked to share no core "
-            f"(thread policy isolate), and is pinned by {_listed(intruders, cpu)}",
+            f"(thread policy isolate), and is pinned by {_listed(intruders, cpu, room)}",
             severity="warning",
             action=f"{_sentence(way_out)}; left alone nothing breaks, but the core is not the guest's own",
         )
 
 
-def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, free: FreeCpus) -> Iterator[Conflict]:
+def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, room: Room) -> Iterator[Conflict]:
     unreadable = CpuSet(cpu.id for cpu in topology.cpus if cpu.online is None).mask
     withheld = CpuSet(cpu.id for cpu in topology.cpus if cpu.online and not cpu.allowed).mask
     offline = topology.offline.mask
@@ -143,12 +147,12 @@ def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, 
             state, repair = "offline", f"`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` and pin again"
         else:
             state, repair = "not on this host", "pin to CPUs that exist"
-        way_out = advice.move_away(advice.easiest_to_move(guests), cpu, free)
+        way_out = advice.make_way(guests, cpu, room)
         yield conflict(
             "pinned-to-offline",
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
-            cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu)} {_be(guests)} pinned to it",
+            cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu, room)} {_be(guests)} pinned to it",
             severity="error",
             action=f"{_sentence(way_out)}, or {repair}; left alone the kernel runs the thread on any other CPU, "
             "also on those of pinned guests, and the guest does not start again",
@@ -199,22 +203,20 @@ def _shared_on_dedicated(guest: GuestHolds, books: CpuBooks, sets: HostSets) -> 
     )
 
 
-def _emulator_on_dedicated(guest: GuestHolds, sets: HostSets) -> Iterator[Conflict]:
+def _emulator_on_dedicated(guest: GuestHolds, room: Room) -> Iterator[Conflict]:
     emulator = guest.holds.emulator_cpus
     if not emulator or guest.holds.cpus.mask & ~emulator.mask:
         return
-    shared = CpuSet.from_mask(sets.shared & sets.usable)
-    name = advice.domain_argument(guest.sighting)
-    way_out = f" (`virsh emulatorpin {name} {shared} --live`)" if shared else ""
+    helpers = advice.helpers_on(guest, emulator, room.usable)
     yield conflict(
         "emulator-on-dedicated",
         _guest(guest),
         (guest.owner,),
-        cause=f"{_name(guest)} has no pinned vCPU, but its emulator or iothreads are pinned to dedicated "
-        f"{advice.plural(emulator)}",
+        cause=f"{_name(guest)} has no pinned vCPU, but its {helpers} {'is' if helpers.is_one else 'are'} pinned to "
+        f"dedicated {advice.plural(emulator)}",
         severity="warning",
-        action=f"Pin them to the shared set{way_out}; left alone nothing breaks, but {advice.plural(emulator)} "
-        f"{'is' if len(emulator) == 1 else 'are'} not offered to pinned guests",
+        action=f"{_sentence(advice.off_dedicated(guest, emulator, room))}; left alone nothing breaks, but "
+        f"{advice.plural(emulator)} {'is' if len(emulator) == 1 else 'are'} not offered to pinned guests",
     )
 
 
@@ -222,8 +224,8 @@ def _name(guest: GuestHolds) -> str:
     return guest.sighting.name or guest.sighting.uuid
 
 
-def _listed(guests: Sequence[GuestHolds], cpu: int) -> str:
-    shown = [advice.described(guest, cpu) for guest in guests[:5]]
+def _listed(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
+    shown = [advice.described(guest, cpu, room.usable) for guest in guests[:5]]
     return ", ".join(shown + ([f"{len(guests) - 5} more"] if len(guests) > 5 else []))
 
 
