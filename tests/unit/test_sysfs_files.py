@@ -165,6 +165,14 @@ def test_a_set_beyond_any_kernels_size_is_refused(tmp_path: Path) -> None:
     assert len(files.problems()) == 2
 
 
+def test_a_tree_is_recorded_unless_its_sys_is_that_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "container").mkdir()
+    (tmp_path / "container/sys").symlink_to("/sys")
+    (tmp_path / "recorded/sys").mkdir(parents=True)
+    roots = [Path("/"), tmp_path / "container", tmp_path / "recorded", tmp_path / "nothing"]
+    assert [Files(root, sleep=lambda _s: None).recorded for root in roots] == [False, False, True, True]
+
+
 def test_an_empty_root_gives_an_empty_host_with_its_reasons(tmp_path: Path) -> None:
     seen = discover(tmp_path)
     assert (seen.cpus, seen.pci, seen.has_cells, seen.memory_kib) == ((), (), False, 0)

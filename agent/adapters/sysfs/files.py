@@ -68,8 +68,11 @@ class Files:
 
     @property
     def recorded(self) -> bool:
-        """True for a tree that is not the machine this runs on."""
-        return self._root != "/"
+        """True for a tree that is not the machine this runs on, nor this machine's /sys seen elsewhere."""
+        try:
+            return self._root != "/" and not os.path.samefile(f"{self._root}sys", "/sys")  # noqa: PTH121 as below
+        except OSError:
+            return True
 
     def text(self, name: str) -> str | None:
         """Content without surrounding blanks; None when absent or unreadable."""
