@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
 
 MAKERS = {"nova": "nova", "ovirt": "oVirt"}
+
+_MISREAD_NAME = re.compile(r"-.*|\s*\+?\d+|\s*|[\s-]*(?:[0-9a-fA-F][\s-]*){32}", re.DOTALL)
+"""Names that virsh takes for an option, an id, nothing at all, or for a uuid, which may well be another guest's."""
 
 
 class FreeCpus:
@@ -184,8 +188,7 @@ def _binds_to(pin: CpuSet, cpus: CpuSet, usable: CpuSet) -> bool:
 
 def domain_argument(sighting: Sighting) -> str:
     """The guest as an argument of virsh, quoted for a shell; by uuid where its name would be read as something else."""
-    plain = sighting.name and not sighting.name.startswith("-") and not sighting.name.isdigit()
-    return shlex.quote(sighting.name if plain else sighting.uuid)
+    return shlex.quote(sighting.uuid if _MISREAD_NAME.fullmatch(sighting.name) else sighting.name)
 
 
 def _vcpus_on(domain: ObservedDomain, cpu: int) -> Iterator[int]:

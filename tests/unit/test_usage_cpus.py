@@ -87,8 +87,30 @@ def test_guests_of_other_managers_are_left_to_their_managers() -> None:
 def test_names_are_quoted_for_a_shell_and_transient_guests_have_no_config_to_change() -> None:
     odd = [guest("it's", {0: 2}, persistent=False), guest("n", {0: 2}, maker="nova")]
     assert """virsh vcpupin 'it'"'"'s' 0 3 --live`""" in _only(h8().usage(*odd)).action
-    numbered = [guest("7", {0: 2}), guest("n", {0: 2}, maker="nova")]
-    assert f"virsh vcpupin {uuid_of('7')} 0 3" in _only(h8().usage(*numbered)).action
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "7",
+        " +7",
+        "--live",
+        "  ",
+        "11111111-2222-3333-4444-555555555555",
+        "AAAAAAAA-BBBB-CCCC-DDDD-EEEEEEEEEEEE",
+        "aaaaaaaa bbbb cccc dddd eeeeeeeeeeee",
+        " 1111111122223333-4444-555555555555 ",
+    ],
+)
+def test_a_guest_whose_name_virsh_would_take_for_something_else_is_named_by_uuid(name: str) -> None:
+    (command,) = _commands(_only(h8().usage(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
+    assert command == f"virsh vcpupin {uuid_of(name)} 0 3 --live --config"
+
+
+@pytest.mark.parametrize("name", ["vm7", "7-up", "cafe", "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeeg"])
+def test_a_guest_whose_name_is_nothing_else_to_virsh_is_named_by_it(name: str) -> None:
+    (command,) = _commands(_only(h8().usage(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
+    assert command == f"virsh vcpupin {name} 0 3 --live --config"
 
 
 def test_three_guests_on_one_cpu_are_one_row_and_one_that_leaves_frees_nothing() -> None:
