@@ -214,9 +214,9 @@ def processes(*living: LivingProcess, at: float, can_see: bool = True) -> Proces
     )
 
 
-def qemu(name: str, *, pid: int = 1000, start_ticks: int | None = None, cpus: str | None = None) -> LivingProcess:
+def qemu(name: str, *, pid: int = 1000, started_at_s: float | None = None, cpus: str | None = None) -> LivingProcess:
     """The QEMU process of a guest."""
-    run = RunIdentity(pid=pid, start_ticks=start_ticks)
+    run = RunIdentity(pid=pid, started_at_boot_s=started_at_s)
     return LivingProcess(
         uuid=uuid_of(name), name=name, run=run, cpus=None if cpus is None else CpuSet.parse(cpus), has_pid_file=True
     )

@@ -140,9 +140,8 @@ def host_snapshot(
     return dated(take_in(first(identity, config), found), {}, SINCE)
 
 
-WEB = guest(
-    "web", {0: 2, 1: 3}, mem=2048, node=0, page=2048, dev=(VF,), run=RunIdentity(pid=4711, start_ticks=0), at=100
-)
+WEB_RUN = RunIdentity(pid=4711, started_at_boot_s=0.0)
+WEB = guest("web", {0: 2, 1: 3}, mem=2048, node=0, page=2048, dev=(VF,), run=WEB_RUN, at=100)
 DATABASE = guest("database", {0: 10, 1: 2}, mem=1024, node=0, at=100)
 CPU_2 = Resource(kind="cpu", id="2", cell=0)
 WEB_OWNER = Owner(type="domain", uuid=WEB.uuid, name="web", maker="libvirt")

@@ -44,7 +44,7 @@ class _Run(NamedTuple):
     """A process that is QEMU, and what psutil says of it now."""
 
     qemu: _Qemu
-    start_ticks: int
+    started_at_boot_s: float
     process: psutil.Process
 
 
@@ -149,33 +149,36 @@ class QemuProcesses:
         try:
             process = psutil.Process(pid)
             qemu = _qemu_of(_arguments(process))
-            start_ticks = self._start_ticks(pid)
+            started_at_s = self._started_at_boot_s(pid)
         except _GONE:
             return
         except (psutil.AccessDenied, OSError):
             self._missed = True
         else:
-            age_s = self._boot_clock() - start_ticks / _TICKS_PER_S
-            run = None if qemu is None else _Run(qemu, start_ticks, process)
+            age_s = self._boot_clock() - started_at_s
+            run = None if qemu is None else _Run(qemu, started_at_s, process)
             self._seen[pid] = _Seen(inode, run, age_s >= YOUNG_S)
 
-    def _start_ticks(self, pid: int) -> int:
-        """Start time in ticks since boot, which a run is known by; psutil's create_time() moves with the wall clock."""
+    def _started_at_boot_s(self, pid: int) -> float:
+        """Start time since boot, which a run is known by; psutil's create_time() moves with the wall clock.
+
+        Source: field 22 of /proc/PID/stat, in clock ticks.
+        """
         text = Path(f"{self._proc}/{pid}/stat").read_text(errors="replace")
         # the program's name stands in brackets and may hold brackets and blanks itself
-        return int(text[text.rindex(")") + 2 :].split(" ", 20)[19])
+        return int(text[text.rindex(")") + 2 :].split(" ", 20)[19]) / _TICKS_PER_S
 
     def _living(self, named: frozenset[int]) -> dict[str, LivingProcess]:
         living: dict[str, LivingProcess] = {}
-        runs = [(seen.run.start_ticks, pid, seen.run) for pid, seen in self._seen.items() if seen.run is not None]
-        for start_ticks, pid, (qemu, _, process) in sorted(runs, key=lambda run: run[:2]):
+        runs = [(seen.run.started_at_boot_s, pid, seen.run) for pid, seen in self._seen.items() if seen.run is not None]
+        for started_at_s, pid, (qemu, _, process) in sorted(runs, key=lambda run: run[:2]):
             if not self._lives(process):
                 continue
             cpus = None
             earlier = living.get(qemu.uuid)
             if earlier is not None and earlier.run.pid is not None:
                 cpus = _union((earlier.cpus or self.thread_cpus(earlier.run.pid), self.thread_cpus(pid)))
-            run = RunIdentity(pid=pid, start_ticks=start_ticks)
+            run = RunIdentity(pid=pid, started_at_boot_s=started_at_s)
             ours = pid in named or (earlier is not None and earlier.has_pid_file)
             living[qemu.uuid] = LivingProcess(uuid=qemu.uuid, name=qemu.name, run=run, cpus=cpus, has_pid_file=ours)
         return living

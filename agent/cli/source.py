@@ -104,8 +104,8 @@ def from_options(options: argparse.Namespace) -> Source:
 
 def started(guest: GuestReport) -> str | None:
     """When the guest's QEMU began, RFC 3339 in UTC, by this machine's clocks; None when it does not run."""
-    ticks = guest.sighting.run.start_ticks
-    if ticks is None:
+    started_at_s = guest.sighting.run.started_at_boot_s
+    if started_at_s is None:
         return None
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_at_s
     return datetime.fromtimestamp(time.time() - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

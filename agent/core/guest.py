@@ -104,11 +104,12 @@ class ObservedDomain(Value, frozen=True, kw_only=True):
 
 
 class RunIdentity(Value, frozen=True, kw_only=True):
-    """Which run of a domain: libvirt's id, QEMU's pid and its start in clock ticks (field 22 of /proc/PID/stat)."""
+    """Which run of a domain: libvirt's id, QEMU's pid, and when QEMU began, in seconds since boot (CLOCK_BOOTTIME,
+    which a suspend of the host does not stop)."""
 
     libvirt_id: int | None = None
     pid: int | None = None
-    start_ticks: int | None = None
+    started_at_boot_s: float | None = None
 
 
 class Sighting(Value, frozen=True, kw_only=True):

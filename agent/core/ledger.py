@@ -15,8 +15,12 @@ from agent.core.values import ReadOnlyMap, Value
 FROM_KERNEL = 0
 """Connection number of what the kernel showed, not libvirt."""
 
-KERNEL_TICKS_PER_S = 100
-"""USER_HZ, the unit of a process's start time, on every architecture that runs KVM."""
+START_SLACK_S = 1.0
+"""By so much a process must have begun before libvirt denied its guest to prove by its age alone that this was wrong:
+libvirt shows a guest as active only a moment after it has forked what becomes QEMU.
+
+The start counts from boot with every suspend of the host, a reading's begun_at without. A suspend makes a process look
+younger than it is beside a later reading, so its age proves less: then only what two looks have seen decides."""
 
 
 class ListedDomain(Value, frozen=True, kw_only=True):
@@ -280,8 +284,8 @@ def _is_denied(ledger: Ledger, process: LivingProcess, denied_at: float | None, 
     """The process lived before and after libvirt said, at `denied_at`, that its guest is off or not there."""
     if denied_at is None or denied_at >= at:
         return False
-    ticks = process.run.start_ticks
-    if ticks is not None and ticks / KERNEL_TICKS_PER_S + 1.0 < denied_at:
+    started_at_s = process.run.started_at_boot_s
+    if started_at_s is not None and started_at_s + START_SLACK_S < denied_at:
         return True
     looked = ledger.processes
     before = None if looked is None or looked.begun_at >= denied_at else looked.living.get(process.uuid)

@@ -191,7 +191,7 @@ def _sighting(text: DomainText, read: ReadDomain, process: LivingProcess | None)
         state=text.state,
         reason=text.reason,
         persistent=text.persistent,
-        run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, start_ticks=run.start_ticks),
+        run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, started_at_boot_s=run.started_at_boot_s),
         begun_at=text.begun_at,
         connection=text.connection,
         domain=read.domain,

@@ -93,6 +93,7 @@ def test_topology_json_has_the_promised_keys(ask: Ask) -> None:
             "source": "sys/devices/system/cpu/cpu9/cache",
             "what": "the L3 cache could not be read, so it is missing here",
             "values": {"sysfs": "EIO"},
+            "is_transient": False,
         }
     ]
 

@@ -37,10 +37,10 @@ def looks_like_qemu(*arguments: str, program: str = SLEEPER) -> Iterator[subproc
             process.kill()
 
 
-def start_ticks(pid: int) -> int:
-    """By psutil, which counts from the epoch in seconds."""
-    since_boot_s = psutil.Process(pid).create_time() - psutil.boot_time()
-    return round(since_boot_s * os.sysconf("SC_CLK_TCK"))
+def started_at_boot_s(pid: int) -> float:
+    """By psutil, which counts from the epoch; in whole ticks, as the kernel does."""
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    return round((psutil.Process(pid).create_time() - psutil.boot_time()) * ticks_per_s) / ticks_per_s
 
 
 def test_a_process_is_found_by_uuid_with_name_pid_and_start() -> None:
@@ -49,7 +49,7 @@ def test_a_process_is_found_by_uuid_with_name_pid_and_start() -> None:
         found = QemuProcesses().scan()
         assert found.can_see
         assert found.living[uuid] == LivingProcess(
-            uuid=uuid, name="a,b", run=RunIdentity(pid=process.pid, start_ticks=start_ticks(process.pid))
+            uuid=uuid, name="a,b", run=RunIdentity(pid=process.pid, started_at_boot_s=started_at_boot_s(process.pid))
         )
 
 
@@ -195,7 +195,7 @@ def test_a_pid_that_another_program_uses_now_is_read_again(tmp_path: Path) -> No
         (tmp_path / replacement).rename(proc / "100")
         told.append(living(processes))
     assert told == [{UUID: 100}, {}, {UUID: 100}]
-    assert processes.scan().living[UUID].run.start_ticks == 5 * os.sysconf("SC_CLK_TCK")
+    assert processes.scan().living[UUID].run.started_at_boot_s == 5.0
 
 
 def test_a_process_is_read_again_while_young_and_never_once_it_is_old(tmp_path: Path) -> None:

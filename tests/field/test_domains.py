@@ -22,7 +22,7 @@ def test_xml_current_vcpu_attribute_missing() -> None:
 def test_domain_lost_by_libvirt_still_holds() -> None:
     """A QEMU process whose domain libvirt has forgotten holds on, and is named."""
     ledger = ledger_of(guest("a", {0: 2, 1: 3}))
-    alive = qemu("a", start_ticks=100)
+    alive = qemu("a", started_at_s=1.0)
     ledger = account(ledger, listing("a", at=10.0), processes(alive, at=10.5))
     lost = account(ledger, listing(at=20.0), processes(alive, at=20.5))
     usage = h8().usage(*lost.sightings.values())

@@ -28,7 +28,8 @@ def test_each_running_guest_is_found_by_its_uuid(libvirtd: Libvirtd, guest: Call
     assert [process.uuid for process in ours] == [running.uuid]
     process = ours[0]
     stat = Path(f"/proc/{running.pid}/stat").read_text().rpartition(") ")[2].split()
-    assert (process.name, process.run.pid, process.run.start_ticks) == ("running", running.pid, int(stat[19]))
+    started_at_s = int(stat[19]) / os.sysconf("SC_CLK_TCK")
+    assert (process.name, process.run.pid, process.run.started_at_boot_s) == ("running", running.pid, started_at_s)
 
 
 def test_a_guest_that_is_killed_lives_no_more(guest: Callable[..., Guest]) -> None:

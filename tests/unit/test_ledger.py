@@ -42,7 +42,7 @@ def processes_seen(draw: st.DrawFn) -> Processes:
     """QEMU processes of some of the guests."""
     names = draw(st.sets(st.sampled_from(NAMES)))
     living = [
-        qemu(name, pid=draw(st.integers(1, 2)), start_ticks=draw(st.none() | st.just(0))) for name in sorted(names)
+        qemu(name, pid=draw(st.integers(1, 2)), started_at_s=draw(st.none() | st.just(0.0))) for name in sorted(names)
     ]
     return processes(*living, at=draw(TIMES), can_see=draw(st.booleans()))
 
@@ -185,7 +185,7 @@ def test_a_guest_of_unknown_state_is_off_once_no_process_of_it_lives() -> None:
 
 
 def test_a_guest_that_stops_is_not_taken_for_lost() -> None:
-    alive = qemu("a", start_ticks=1)
+    alive = qemu("a", started_at_s=0.01)
     ledger = account(ledger_of(guest("a", {0: 2})), listing("a", at=5.0), processes(alive, at=5.5))
     stopped = see(ledger, guest("a", {0: 2}, state="shut-off", at=10.0))
     assert not stopped.sightings[uuid_of("a")].is_active
@@ -195,7 +195,7 @@ def test_a_guest_that_stops_is_not_taken_for_lost() -> None:
 
 def test_a_guest_that_has_just_started_is_held_and_not_called_lost() -> None:
     ledger = account(ledger_of(), listing(at=5.0), processes(at=5.5))
-    started = account(ledger, listing(at=10.0), processes(qemu("a", start_ticks=1020, cpus="2"), at=10.5))
+    started = account(ledger, listing(at=10.0), processes(qemu("a", started_at_s=10.2, cpus="2"), at=10.5))
     seen = started.sightings[uuid_of("a")]
     assert (seen.name, seen.validity, seen.is_active, str(seen.kernel_cpus)) == ("a", "last-known", True, "2")
     shown = guest("a", {0: 2}, at=12.0)
@@ -211,20 +211,20 @@ def test_a_process_that_libvirt_never_names_is_lost_in_the_second_pass() -> None
 
 
 def test_a_process_older_than_the_list_that_lacks_it_is_lost_at_once() -> None:
-    alive = qemu("a", start_ticks=100)
+    alive = qemu("a", started_at_s=1.0)
     ledger = account(ledger_of(), listing(at=10.0), processes(alive, at=10.5))
     assert ledger.sightings[uuid_of("a")].validity == "lost-by-libvirt"
 
 
 def test_a_process_without_libvirt_is_held_as_last_known() -> None:
-    ledger = account(ledger_of(), None, processes(qemu("a", start_ticks=1, cpus="2"), at=10.5))
-    ledger = account(ledger, None, processes(qemu("a", start_ticks=1, cpus="2"), at=20.5))
+    ledger = account(ledger_of(), None, processes(qemu("a", started_at_s=0.01, cpus="2"), at=10.5))
+    ledger = account(ledger, None, processes(qemu("a", started_at_s=0.01, cpus="2"), at=20.5))
     seen = ledger.sightings[uuid_of("a")]
     assert (seen.validity, seen.state) == ("last-known", "unknown")
 
 
 def test_shut_off_of_a_lost_guest_is_no_news_until_its_process_ends() -> None:
-    alive = qemu("a", start_ticks=1)
+    alive = qemu("a", started_at_s=0.01)
     running = guest("a", {0: 2})
     ledger = account(ledger_of(running), listing("a", at=5.0), processes(alive, at=5.5))
     ledger = see(ledger, guest("a", {0: 4}, state="shut-off", at=10.0))
@@ -252,7 +252,7 @@ def test_a_process_of_a_guest_called_shut_off_is_lost_once_libvirt_says_so_again
 
 
 def test_a_late_reading_of_a_lost_guest_brings_its_definition() -> None:
-    alive = qemu("a", start_ticks=100, cpus="0-7")
+    alive = qemu("a", started_at_s=1.0, cpus="0-7")
     lost = account(ledger_of(), listing(at=10.0), processes(alive, at=10.5))
     late = guest("a", {0: 2}, at=9.0)
     seen = see(lost, late).sightings[uuid_of("a")]
@@ -260,7 +260,7 @@ def test_a_late_reading_of_a_lost_guest_brings_its_definition() -> None:
 
 
 def test_a_lost_guest_is_found_again_when_libvirt_shows_it_active() -> None:
-    alive = qemu("a", start_ticks=1)
+    alive = qemu("a", started_at_s=0.01)
     lost = account(ledger_of(guest("a", {0: 2})), listing(at=10.0), processes(alive, at=10.5))
     assert lost.sightings[uuid_of("a")].validity == "lost-by-libvirt"
     found = guest("a", {0: 2}, at=20.0)

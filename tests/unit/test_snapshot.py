@@ -101,7 +101,7 @@ def test_absence_needs_a_complete_list_and_no_process() -> None:
         take_in(before, found(at=11.0, listing=None)),
         take_in(before, found(at=11.0, processes=None)),
         take_in(before, found(at=11.0, processes=processes(at=11.2, can_see=False))),
-        take_in(before, found(at=11.0, processes=processes(qemu("a", start_ticks=100), at=11.2))),
+        take_in(before, found(at=11.0, processes=processes(qemu("a", started_at_s=1.0), at=11.2))),
     ]
     assert [free(snapshot) for snapshot in kept] == ["3-7"] * 5
     assert free(take_in(before, found(at=11.0))) == "2-7"
