@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agent.cli.exits import BadArguments
 from agent.core.pci import PciAddress
 from agent.core.report import GuestReport, Report
-from agent.render import words
+from agent.core.words import plain
 
 KINDS = ("guest", "cpu", "device")
 
@@ -21,9 +21,9 @@ def find_guest(guests: Sequence[GuestReport], text: str) -> GuestReport:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise BadArguments(f"there is no guest {words.plain(text)!r} here. `agentctl domains` lists the guests.")
-    listed = "".join(f"\n  {words.plain(g.sighting.name)}  {g.sighting.uuid}" for g in found)
-    raise BadArguments(f"{words.plain(text)!r} fits {len(found)} guests; give more of the name, or the uuid:{listed}")
+        raise BadArguments(f"there is no guest {plain(text)!r} here. `agentctl domains` lists the guests.")
+    listed = "".join(f"\n  {plain(g.sighting.name)}  {g.sighting.uuid}" for g in found)
+    raise BadArguments(f"{plain(text)!r} fits {len(found)} guests; give more of the name, or the uuid:{listed}")
 
 
 def matching_guests(guests: Sequence[GuestReport], text: str) -> tuple[GuestReport, ...]:
@@ -61,7 +61,7 @@ def find_guest_or_explain(report: Report, text: str) -> GuestReport:
     """As find_guest, with a message that names what else could have been meant."""
     if not matching_guests(report.guests, text):
         raise BadArguments(
-            f"{words.plain(text)!r} is no guest, CPU number, PCI address, interface or mediated device of this host. "
+            f"{plain(text)!r} is no guest, CPU number, PCI address, interface or mediated device of this host. "
             "See `agentctl domains` and `agentctl topology`."
         )
     return find_guest(report.guests, text)
@@ -74,13 +74,13 @@ def _thing(report: Report, kind: str, text: str) -> int | PciAddress | str | Gue
         device = _device(report, text)
         if device is None:
             raise BadArguments(
-                f"there is no device {words.plain(text)!r} here. `agentctl topology --all-devices` lists them."
+                f"there is no device {plain(text)!r} here. `agentctl topology --all-devices` lists them."
             )
         return device
     if not text.isdecimal() or not _has_cpu(report, int(text)):
         cpus = [cpu.id for cpu in report.topology.cpus]
         known = f"they are {min(cpus)} to {max(cpus)}" if cpus else "none is known"
-        raise BadArguments(f"this host has no CPU {words.plain(text)}; {known}")
+        raise BadArguments(f"this host has no CPU {plain(text)}; {known}")
     return int(text)
 
 

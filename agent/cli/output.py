@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TextIO
 from cliff.formatters.base import ListFormatter, SingleFormatter
 
 from agent.cli import exits
-from agent.render.words import NOTHING, plain
+from agent.core.words import plain
+from agent.render.words import NOTHING
 
 TEXT = "text"
 FORMATS = (TEXT, "table", "json", "yaml", "value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.core.report import Report, SourceReport
+from agent.core.words import plain
 from agent.render import words
 
 EYES = ("libvirt", "sysfs")
@@ -24,7 +25,7 @@ def blind_spots(report: Report) -> tuple[str, ...]:
     unread = [guest.sighting.name for guest in report.guests if guest.sighting.validity == "last-known"]
     sentences = [_sentence(source) for source in failed]
     sentences += [f"cannot be read now, last known is shown: {words.some(unread, MOST_NAMED)}"] if unread else []
-    return tuple(words.plain(sentence) for sentence in sentences)
+    return tuple(plain(sentence) for sentence in sentences)
 
 
 def _sentence(source: SourceReport) -> str:

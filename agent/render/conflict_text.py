@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent.core.conflicts import Conflict, Severity
+from agent.core.words import plain
 from agent.render import words
 from agent.render.paint import Paint, no_paint
 from agent.render.table import wrap
@@ -34,9 +35,9 @@ def conflict_block(conflict: Conflict, *, width: int = 80, paint: Paint = no_pai
     facts = (
         ("who", ", ".join(_who(conflict)) or "nobody that can be named"),
         ("since", conflict.since or "not known (only the daemon keeps track)"),
-        ("why", words.plain(conflict.cause)),
-        ("do", words.plain(conflict.action)),
-        ("id", words.plain(conflict.id)),
+        ("why", plain(conflict.cause)),
+        ("do", plain(conflict.action)),
+        ("id", plain(conflict.id)),
     )
     lines = [wrap(text, width, first=f"  {name:<7}") for name, text in facts]
     return paint(conflict.severity, word) + wrap(title, width, rest="  ")[len(word) :] + "".join(lines)
@@ -54,7 +55,6 @@ def tally(conflicts: Sequence[Conflict]) -> str:
 
 def _who(conflict: Conflict) -> list[str]:
     return [
-        words.owner_name(owner)
-        + (f" (made by {words.plain(owner.maker)})" if owner.maker not in (None, "libvirt") else "")
+        words.owner_name(owner) + (f" (made by {plain(owner.maker)})" if owner.maker not in (None, "libvirt") else "")
         for owner in conflict.owners
     ]

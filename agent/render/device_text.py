@@ -6,6 +6,7 @@ from agent.core.conflicts import Owner
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
+from agent.core.words import plain
 from agent.render import words
 from agent.render.table import text_table, wrap
 from agent.render.usage_text import is_filtered
@@ -88,6 +89,6 @@ class Shelf:
 def _row(device: PciDevice, state: str) -> tuple[str, ...]:
     kind = {"type-PF": " PF", "type-VF": " VF", "vdpa": " vDPA"}.get(device.type, "")
     what = f"{class_word(device.class_code)}{kind} {device.vendor_id}:{device.product_id}"
-    names = ", ".join(words.plain(net.name) for net in device.netdevs)
+    names = ", ".join(plain(net.name) for net in device.netdevs)
     cell = words.NOTHING if device.cell is None else str(device.cell)
     return (cell, str(device.address), what, device.driver or words.NOTHING, names or words.NOTHING, state)

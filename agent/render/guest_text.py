@@ -9,6 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
 from agent.core.report import GuestReport
+from agent.core.words import plain
 from agent.render import words
 from agent.render.conflict_text import conflict_block, worst_first
 from agent.render.paint import Paint, no_paint
@@ -57,7 +58,7 @@ def guest_text(
 ) -> str:
     """All of one guest: run, pins, memory, devices, conflicts. started: when QEMU began. Ends with a newline."""
     seen = guest.sighting
-    title = paint("strong", words.plain(seen.name)) + f"  {words.plain(seen.uuid)}\n"
+    title = paint("strong", plain(seen.name)) + f"  {plain(seen.uuid)}\n"
     facts = [*_run_facts(guest, started), *_domain_facts(seen.domain), *_hold_facts(guest)]
     lines = [wrap(text, width, first=f"  {name:<9} ") for name, text in facts]
     mine = conflicts_of(seen.uuid, conflicts)
@@ -90,8 +91,8 @@ def _row(guest: GuestReport, conflicts: Sequence[Conflict]) -> GuestRow:
     seen, held, domain = guest.sighting, guest.holds, guest.sighting.domain
     cells = CpuSet(held.cell_memory_kib) | CpuSet(hold.cell for hold in held.pages if hold.cell is not None)
     return GuestRow(
-        name=words.plain(seen.name),
-        uuid=words.plain(seen.uuid),
+        name=plain(seen.name),
+        uuid=plain(seen.uuid),
         state=state_word(seen),
         maker=domain.maker if domain else "unknown",
         vcpus=len(domain.vcpus_online) if domain else None,
@@ -102,7 +103,7 @@ def _row(guest: GuestReport, conflicts: Sequence[Conflict]) -> GuestRow:
         devices=(*(str(address) for address in held.devices), *held.mdevs),
         conflicts=sum(not row.accepted for row in conflicts_of(seen.uuid, conflicts)),
         age_s=int(guest.age_s),
-        problem=words.plain(seen.problem) if seen.problem else None,
+        problem=plain(seen.problem) if seen.problem else None,
     )
 
 
@@ -128,7 +129,7 @@ def _run_facts(guest: GuestReport, started: str | None) -> Iterator[tuple[str, s
     if seen.run.pid:
         yield "process", f"QEMU {seen.run.pid}" + (f", runs since {started}" if started else "")
     if seen.problem:
-        yield "problem", words.plain(seen.problem)
+        yield "problem", plain(seen.problem)
 
 
 def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
@@ -146,7 +147,7 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
     for module in domain.memory_devices:
         yield "module", f"{words.size(module.size_kib)} {module.model}"
     for name, value in domain.facts.items():
-        yield domain.maker, words.plain(f"{name} = {value}")
+        yield domain.maker, plain(f"{name} = {value}")
 
 
 def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
@@ -205,4 +206,4 @@ def _guest_cell(cell: GuestCell) -> str:
 def _device(device: GuestDevice) -> str:
     what = device.address or device.mdev or device.vdpa or device.netdev or "not chosen yet"
     managed = {True: ", managed", False: ", not managed", None: ""}[device.managed]
-    return words.plain(f"{what} ({device.source}{managed})")
+    return plain(f"{what} ({device.source}{managed})")

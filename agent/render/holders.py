@@ -12,6 +12,7 @@ from agent.core.pci import PciAddress, PciDevice
 from agent.core.report import GuestReport, Report
 from agent.core.topology import Cpu
 from agent.core.usage import DeviceUsage
+from agent.core.words import plain
 from agent.render import words
 from agent.render.guest_text import conflicts_of, thread_roles
 from agent.render.table import wrap
@@ -67,7 +68,7 @@ def _cpu_facts(report: Report, cpu: Cpu) -> Iterator[str]:
         )
     floating = [g.sighting.name for g in report.guests if g.sighting.is_active and cpu.id in g.holds.confined]
     if floating:
-        yield f"floating here, among other CPUs: {words.plain(words.some(floating))}"
+        yield f"floating here, among other CPUs: {plain(words.some(floating))}"
 
 
 def why_device(report: Report, address: PciAddress, started: Started) -> Answer:
@@ -90,7 +91,7 @@ def _device_facts(device: PciDevice | None, used: DeviceUsage | None) -> Iterato
     if used is None or not used.offered:
         yield "the configuration does not offer it to guests"
     if used and used.remark:
-        yield words.plain(used.remark)
+        yield plain(used.remark)
 
 
 def why_mdev(report: Report, uuid: str, started: Started) -> Answer:
@@ -112,9 +113,9 @@ def why_guest(report: Report, guest: GuestReport, started: Started) -> Answer:
     facts += [f"floats within CPU {held.confined}"] if held.confined else []
     facts += [f"device {address} ({_source_of(guest, address)})" for address in held.devices]
     facts += [f"mediated device {uuid}" for uuid in held.mdevs]
-    me = Holder("domain", words.plain(seen.name), seen.uuid, seen.state, started(guest))
+    me = Holder("domain", plain(seen.name), seen.uuid, seen.state, started(guest))
     return Answer(
-        f"guest {words.plain(seen.name)}",
+        f"guest {plain(seen.name)}",
         tuple(facts) or ("holds no CPU and no device",),
         (me,),
         conflicts_of(seen.uuid, report.conflicts),
@@ -184,7 +185,7 @@ def _shared_with(report: Report, cpu: int, uuid: str) -> str:
 
 def _source_of(guest: GuestReport, address: PciAddress) -> str:
     devices = guest.sighting.domain.devices if guest.sighting.domain else ()
-    return next((words.plain(device.source) for device in devices if device.address == address), "")
+    return next((plain(device.source) for device in devices if device.address == address), "")
 
 
 def _driver(device: PciDevice) -> str:

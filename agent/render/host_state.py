@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agent.core.report import Report, SourceReport
+from agent.core.words import plain
 from agent.render import words
 from agent.render.conflict_text import tally, worst_first
 from agent.render.paint import Paint, no_paint
@@ -23,7 +24,7 @@ def status_text(report: Report, *, width: int = 80, paint: Paint = no_paint) -> 
     """How the agent is, what the host has and holds, what is wrong, what to type next. Ends with a newline."""
     health = report.health
     head = f"compute-agent {paint(health.status, health.status)}, {'ready' if health.ready else 'not ready'}\n"
-    reasons = [wrap(words.plain(reason), width, first="  - ", rest="    ") for reason in health.reasons]
+    reasons = [wrap(plain(reason), width, first="  - ", rest="    ") for reason in health.reasons]
     lines = [wrap(text, width, first=f"{name:<10}") for name, text in _facts(report)]
     return head + "".join(reasons) + "".join(lines) + "".join(_worst(report, width, paint)) + _next(report)
 

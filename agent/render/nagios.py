@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent.core.report import Report
+from agent.core.words import plain
 from agent.render import words
 from agent.render.blind_spots import blind_spots, is_blind
 from agent.render.conflict_text import SEVERITIES, tally, worst_first
@@ -68,4 +69,4 @@ def _performance(report: Report) -> str:
 
 def _clean(text: str) -> str:
     """On one line and without the character that begins the performance data."""
-    return words.plain(" ".join(text.split())).replace("|", "/")
+    return plain(" ".join(text.split())).replace("|", "/")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
 from agent.core.values import Problem
+from agent.core.words import plain
 from agent.render import words
 from agent.render.device_text import devices_text
 from agent.render.host_map import host_map
@@ -63,7 +64,7 @@ def problems_text(problems: Sequence[Problem], *, width: int = 80, paint: Paint 
 
 def _problem(problem: Problem) -> str:
     values = "; ".join(f"{name} says {value or 'nothing'}" for name, value in problem.values.items())
-    return words.plain(f"{problem.source}: {problem.what}" + (f" ({values})" if values else ""))
+    return plain(f"{problem.source}: {problem.what}" + (f" ({values})" if values else ""))
 
 
 def _caches(topology: HostTopology) -> str:

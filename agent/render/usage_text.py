@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core.usage import Amount, CellUsage, CpuAmount, DeviceUsage, HostUsage, PageAmount, Usage
+from agent.core.words import plain
 from agent.render import words
 from agent.render.table import text_table, wrap
 
@@ -133,4 +134,4 @@ def _notes(usage: Usage) -> Iterator[str]:
     if usage.free_is_uncertain:
         yield "Free CPUs are uncertain: the pins of a guest could not be read (see `agentctl domains`)."
     for remark in usage.remarks:
-        yield f"{words.plain(remark.name)}: {words.plain(remark.text)}"
+        yield f"{plain(remark.name)}: {plain(remark.text)}"

@@ -1,10 +1,11 @@
-"""Small pieces of text: amounts with units, counts, names made safe for a terminal."""
+"""Small pieces of text: amounts with units, counts, names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from agent.core.conflicts import Conflict, Owner, Resource
+from agent.core.words import plain
 
 NOTHING = "-"
 """What a person reads where there is no value."""
@@ -13,11 +14,6 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _RESOURCE_WORDS = {"cpu": "CPU", "pci": "device", "mdev": "mediated device"}
 LONGEST_LISTS = 5
-
-
-def plain(text: str) -> str:
-    """The text with control characters made visible: a guest's name must not be able to steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def size(kib: int) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.conflicts import Owner, Resource
+from agent.core.words import plain
 from agent.render import words
 from agent.render.table import text_table, wrap
 
@@ -45,7 +46,7 @@ def test_an_age_has_two_units_at_most(seconds: float | None, text: str) -> None:
 
 
 def test_control_characters_in_a_name_are_made_visible() -> None:
-    assert words.plain("a\x1b[31m\nb\x9bé") == "a\\x1b[31m\\x0ab\\x9bé"
+    assert plain("a\x1b[31m\nb\x9bé") == "a\\x1b[31m\\x0ab\\x9bé"
 
 
 def test_a_long_list_is_cut_and_counted() -> None:

@@ -1,0 +1,26 @@
+"""Outside text made safe to show: the one function that all of it passes on its way to a terminal or a log."""
+
+from __future__ import annotations
+
+_MARKS = frozenset("[](){};,=\"'")
+
+
+def plain(text: str) -> str:
+    r"""The text on one line, whatever is not printable made visible: "\x1b", "\u202e".
+
+    A guest's name or a server's answer must steer no terminal, turn no reading direction and begin no line of its own.
+    Names in other scripts stay as they are. Escaping twice changes nothing.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def field(text: str) -> str:
+    """As `plain`, and without the marks that part the fields of a log line: a name must not forge another field."""
+    return "".join(_escaped(c) if c in _MARKS else c for c in plain(text))
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
