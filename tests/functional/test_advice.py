@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,7 +15,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import ObservedDomain
 from agent.formats.domain_xml import read_domain
 from tests.functional.daemon import Daemon
-from tests.functional.lab import Guest, Libvirtd
+from tests.functional.lab import Libvirtd
 
 SPLIT = "cpu_dedicated_set = 1\ncpu_shared_set = 0\n"
 ALL_DEDICATED = "cpu_dedicated_set = 0-1\n"
@@ -23,8 +23,6 @@ FIRST_UUID = "00000000-0000-4000-8000-000000000001"
 ROUTER = "old-router$1"
 """A name that means something else to a shell unless it is quoted."""
 TWICE = "cpu-pinned-twice:cpu:1"
-
-MakeGuest = Callable[..., Guest]
 
 
 @pytest.fixture
@@ -52,52 +50,46 @@ def pins(domain: ObservedDomain) -> tuple[Any, ...]:
     return (domain.vcpu_pins, domain.emulator_pin, domain.iothread_pins)
 
 
-@pytest.mark.parametrize(
-    ("sets", "other", "threads", "verbs"),
-    [
-        (SPLIT, {"pin": {0: "1"}}, {"emulatorpin": "1"}, ["emulatorpin"]),
-        (SPLIT, {"pin": {0: "1"}}, {"iothread": ["0", "1"]}, ["iothreadpin"]),
-        (SPLIT, {"pin": {0: "1"}}, {"emulatorpin": "1", "iothread": ["1", "1"]}, ["emulatorpin", *["iothreadpin"] * 2]),
-        (
-            ALL_DEDICATED,
-            {"pin": {0: "1"}},
-            {"uuid": FIRST_UUID, "pin": {0: "1"}, "emulatorpin": "1", "iothread": ["1"]},
-            ["vcpupin", "emulatorpin", "iothreadpin"],
-        ),
-        (SPLIT, None, {"emulatorpin": "1", "iothread": ["1"]}, ["emulatorpin", "iothreadpin"]),
-        (SPLIT, None, {"iothread": ["1"]}, ["iothreadpin"]),
-    ],
-    ids=[
-        "emulator beside a vCPU",
-        "iothread beside a vCPU",
-        "emulator and iothreads beside a vCPU",
-        "vCPU, emulator and iothread beside a vCPU",
-        "emulator and iothread alone",
-        "iothread alone",
-    ],
-)
+class Case(NamedTuple):
+    """other: options of a guest that is in the way, None: nobody is. threads: options of the guest that is to move."""
+
+    sets: str
+    other: Mapping[str, Any] | None
+    threads: Mapping[str, Any]
+    verbs: tuple[str, ...]
+
+
+PINNED = {"pin": {0: "1"}}
+ALL_THREADS = {"uuid": FIRST_UUID, "pin": {0: "1"}, "emulatorpin": "1", "iothread": ["1"]}
+CASES = {
+    "emulator beside a vCPU": Case(SPLIT, PINNED, {"emulatorpin": "1"}, ("emulatorpin",)),
+    "iothread beside a vCPU": Case(SPLIT, PINNED, {"iothread": ["0", "1"]}, ("iothreadpin",)),
+    "emulator and iothreads beside a vCPU": Case(
+        SPLIT, PINNED, {"emulatorpin": "1", "iothread": ["1", "1"]}, ("emulatorpin", "iothreadpin", "iothreadpin")
+    ),
+    "all threads beside a vCPU": Case(ALL_DEDICATED, PINNED, ALL_THREADS, ("vcpupin", "emulatorpin", "iothreadpin")),
+    "emulator and iothread alone": Case(
+        SPLIT, None, {"emulatorpin": "1", "iothread": ["1"]}, ("emulatorpin", "iothreadpin")
+    ),
+    "iothread alone": Case(SPLIT, None, {"iothread": ["1"]}, ("iothreadpin",)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "transient"])
 def test_the_proposed_commands_end_the_conflict(
-    daemon: Daemon,
-    guest: MakeGuest,
-    libvirtd: Libvirtd,
-    sets: str,
-    other: Mapping[str, Any] | None,
-    threads: Mapping[str, Any],
-    verbs: list[str],
-    persistent: bool,
+    daemon: Daemon, libvirtd: Libvirtd, case: Case, persistent: bool
 ) -> None:
-    if other is not None:
-        guest("other", **other)
-    moved = guest(ROUTER, **threads)
+    if case.other is not None:
+        libvirtd.guest("other", **case.other)
+    moved = libvirtd.guest(ROUTER, **case.threads)
     if not persistent:
         libvirtd.virsh("undefine", ROUTER)
-    daemon.configure(f"[tracker]\ninterval = 300\ndeep_interval = 3600\n[compute]\n{sets}")
+    daemon.configure(f"[tracker]\ninterval = 300\ndeep_interval = 3600\n[compute]\n{case.sets}")
     daemon.start()
-    found = daemon.conflicts()
-    conflict = TWICE if other is not None else f"emulator-on-dedicated:guest:{moved.uuid}"
-    proposed = commands(found[conflict])
-    assert [command.split()[1] for command in proposed] == verbs
+    conflict = TWICE if case.other is not None else f"emulator-on-dedicated:guest:{moved.uuid}"
+    proposed = commands(daemon.conflicts()[conflict])
+    assert tuple(command.split()[1] for command in proposed) == case.verbs
     assert all(command.endswith(" --live --config" if persistent else " --live") for command in proposed)
 
     for command in proposed:
@@ -109,10 +101,8 @@ def test_the_proposed_commands_end_the_conflict(
         assert pins(definition(libvirtd, ROUTER, "--inactive")) == pins(definition(libvirtd, ROUTER))
 
 
-def test_a_proposed_emulator_pin_is_in_force_in_the_kernel(
-    daemon: Daemon, guest: MakeGuest, libvirtd: Libvirtd
-) -> None:
-    router = guest(ROUTER, emulatorpin="1")
+def test_a_proposed_emulator_pin_is_in_force_in_the_kernel(daemon: Daemon, libvirtd: Libvirtd) -> None:
+    router = libvirtd.guest(ROUTER, emulatorpin="1")
     assert router.pid is not None
     daemon.configure(f"[compute]\n{SPLIT}")
     daemon.start()
