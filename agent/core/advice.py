@@ -35,7 +35,7 @@ class FreeCpus:
 
 def names(guests: Iterable[GuestHolds]) -> str:
     """The guests' names, at most five of them, as a person would list them."""
-    known = [guest.sighting.name or guest.sighting.uuid for guest in guests]
+    known = [guest.sighting.label for guest in guests]
     shown = known if len(known) <= 5 else [*known[:4], f"{len(known) - 4} more"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
@@ -79,7 +79,7 @@ def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:
 
 def described(guest: GuestHolds, cpu: int, usable: CpuSet) -> str:
     """The guest and its threads that hold this CPU: "a (vCPU 1)", "b (emulator, iothread 2)"."""
-    name = guest.sighting.name or guest.sighting.uuid
+    name = guest.sighting.label
     if guest.sighting.domain is None:
         return name
     threads = [f"vCPU {vcpu}" for vcpu in _vcpus_on(guest.sighting.domain, cpu)]
@@ -107,7 +107,7 @@ def move_away(guest: GuestHolds, cpu: int, room: Room) -> str:
         return cannot
     if cpu in guest.holds.emulator_cpus and room.shared:
         return _share(guest, CpuSet([cpu]), room)
-    name = guest.sighting.name or guest.sighting.uuid
+    name = guest.sighting.label
     target = room.free.near(cpu)
     if target is None:
         return f"move {name} to another host or shut it down, since no dedicated CPU is free here"
@@ -121,14 +121,14 @@ def off_dedicated(guest: GuestHolds, cpus: CpuSet, room: Room) -> str:
     if room.shared:
         return _share(guest, cpus, room)
     helpers = helpers_on(guest, cpus, room.usable)
-    name = guest.sighting.name or guest.sighting.uuid
+    name = guest.sighting.label
     them = "it" if helpers.is_one else "them"
     return f"name CPUs for {_of(name, helpers)} in [compute] cpu_shared_set and pin {them} there"
 
 
 def _not_ours(guest: GuestHolds) -> str | None:
     """What to do of a guest whose threads nobody should pin by hand now; None for any other."""
-    name = guest.sighting.name or guest.sighting.uuid
+    name = guest.sighting.label
     manager = MAKERS.get(guest.owner.maker or "")
     if manager == "nova":
         command = f"openstack server migrate --live-migration {shlex.quote(guest.sighting.uuid)}"
@@ -145,7 +145,7 @@ def _share(guest: GuestHolds, cpus: CpuSet, room: Room) -> str:
     command = _virsh(guest.sighting)
     commands = [command("emulatorpin", room.shared)] if helpers.emulator else []
     commands += [command("iothreadpin", thread, room.shared) for thread in helpers.iothreads]
-    name = guest.sighting.name or guest.sighting.uuid
+    name = guest.sighting.label
     return f"pin {_of(name, helpers)} to the shared set ({_quoted(commands)})"
 
 

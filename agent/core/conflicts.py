@@ -54,6 +54,11 @@ class Owner(Value, frozen=True, kw_only=True):
     name: str | None = None
     maker: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The name, or the uuid where the name is empty or shows nothing, else the type."""
+        return self.name if self.name and self.name.strip() else self.uuid or self.type
+
 
 class Conflict(Value, frozen=True, kw_only=True):
     """One contradiction. id: the same for the same kind and resource, over restarts. since: RFC 3339, None before the

@@ -137,6 +137,11 @@ class Sighting(Value, frozen=True, kw_only=True):
     problem: str | None = None
 
     @property
+    def label(self) -> str:
+        """The guest in a sentence: its name, or its uuid where the name is empty or shows nothing."""
+        return self.name if self.name.strip() else self.uuid
+
+    @property
     def is_active(self) -> bool:
         """A QEMU process of it lives, or may: what is not certainly off holds."""
         return self.validity == "lost-by-libvirt" or self.state != "shut-off"

@@ -53,7 +53,7 @@ def some(items: Sequence[str], most: int = LONGEST_LISTS) -> str:
 def owner_name(owner: Owner) -> str:
     """Who it is, for a sentence: a guest's name (or uuid), else "the kernel", "the configuration", "claim ID"."""
     if owner.type == "domain":
-        return plain(owner.name or owner.uuid or "unknown guest")
+        return plain(owner.label) if owner.name or owner.uuid else "unknown guest"
     if owner.type == "claim":
         return f"claim {plain(owner.name or owner.uuid or NOTHING)}"
     return plain(owner.name) if owner.name else {"kernel": "the kernel", "config": "the configuration"}[owner.type]

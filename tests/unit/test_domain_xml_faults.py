@@ -52,6 +52,11 @@ def test_a_text_that_is_no_domain_is_refused_by_one_sentence_that_names_it(xml: 
     assert str(refused.value) == message
 
 
+def test_a_name_of_blanks_is_a_name_as_it_is_to_libvirt() -> None:
+    named = guest("").replace("<name>g</name>", "<name>  </name>")
+    assert read_domain(named) == ReadDomain(domain=observed(name="  "))
+
+
 def test_a_text_longer_than_libvirt_can_send_is_refused_unparsed() -> None:
     with pytest.raises(FormatError, match="has 4194410 characters, more than libvirt can send; it is not read"):
         read_domain(guest("<title>" + "x" * LONGEST_TEXT + "</title>"))

@@ -74,6 +74,8 @@ def test_a_resource_is_named_as_people_name_it(resource: Resource, text: str) ->
     [
         (Owner(type="domain", uuid="u", name="web"), "web"),
         (Owner(type="domain", uuid="u"), "u"),
+        (Owner(type="domain", uuid="u", name="  "), "u"),
+        (Owner(type="domain"), "unknown guest"),
         (Owner(type="claim", uuid="c-1"), "claim c-1"),
         (Owner(type="kernel"), "the kernel"),
         (Owner(type="config"), "the configuration"),

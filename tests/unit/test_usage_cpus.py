@@ -113,6 +113,12 @@ def test_a_guest_whose_name_is_nothing_else_to_virsh_is_named_by_it(name: str) -
     assert command == f"virsh vcpupin {name} 0 3 --live --config"
 
 
+def test_a_guest_whose_name_is_blank_is_told_by_its_uuid() -> None:
+    row = _only(h8().usage(guest("  ", {0: 2}), guest("n", {0: 2}, maker="nova")))
+    assert f"{uuid_of('  ')} (vCPU 0)" in row.cause
+    assert row.action.startswith(f"Re-pin {uuid_of('  ')} with `virsh vcpupin {uuid_of('  ')} 0 3")
+
+
 def test_three_guests_on_one_cpu_are_one_row_and_one_that_leaves_frees_nothing() -> None:
     three = [guest(name, {0: 2}) for name in ("a", "b", "c")]
     assert len(_only(h8().usage(*three)).owners) == 3

@@ -221,7 +221,7 @@ def _emulator_on_dedicated(guest: GuestHolds, room: Room) -> Iterator[Conflict]:
 
 
 def _name(guest: GuestHolds) -> str:
-    return guest.sighting.name or guest.sighting.uuid
+    return guest.sighting.label
 
 
 def _listed(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:

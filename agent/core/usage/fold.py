@@ -99,7 +99,7 @@ def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
             "domain-lost-by-libvirt",
             Resource(kind="guest", id=seen.uuid),
             (guest.owner,),
-            cause=f"QEMU process{pid} of {seen.name or seen.uuid} lives and uses its CPUs, memory and devices, but "
+            cause=f"QEMU process{pid} of {seen.label} lives and uses its CPUs, memory and devices, but "
             "libvirt does not know that it runs",
             severity="critical",
             action=f"Shut the guest down from inside, wait until process{pid} has ended, then start it with virsh; "

@@ -51,7 +51,7 @@ def _identity(root: Element) -> tuple[str, str]:
     name, uuid = root.findtext("name"), root.findtext("uuid")
     if root.tag != "domain":
         raise FormatError(f"the XML of {quote(name)} is a <{root.tag[:80]}>, not a <domain>")
-    if not name or not name.strip():
+    if not name:  # blanks alone are a name: libvirt takes them
         raise FormatError(f"the XML of domain {quote(uuid)} names no name")
     if not uuid or not uuid.strip():
         raise FormatError(f"the XML of domain {quote(name)} names no uuid")
