@@ -12,7 +12,7 @@ import msgspec
 from agent.core.cpuset import CpuSet
 from agent.core.guest import DomainState, GuestDevice, Maker, ObservedDomain, Pin, RunIdentity, Sighting, Validity
 from agent.core.host_config import DeviceSpec, HostConfig
-from agent.core.ledger import Ledger, Listing, LivingProcess, Processes, account, connect, see_all
+from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes, account, connect, see_all
 from agent.core.pci import DeviceType, MdevType, MediatedDevice, PciAddress, PciDevice
 from agent.core.topology import Cpu, HostCell, HostTopology, PagePool
 from agent.core.usage import Usage, fold
@@ -186,8 +186,15 @@ def guest(
     return _seen(domain, state, **reading)
 
 
-def unread(name: str, *, kernel_cpus: str | None = None, state: DomainState = "running", at: float = 1.0) -> Sighting:
-    """A domain whose XML was never readable."""
+def unread(
+    name: str,
+    *,
+    kernel_cpus: str | None = None,
+    state: DomainState = "running",
+    at: float = 1.0,
+    problem: str = "the definition is not well-formed",
+) -> Sighting:
+    """A domain whose XML was not readable."""
     return Sighting(
         uuid=uuid_of(name),
         name=name,
@@ -196,15 +203,14 @@ def unread(name: str, *, kernel_cpus: str | None = None, state: DomainState = "r
         connection=CONNECTION,
         validity="last-known",
         kernel_cpus=None if kernel_cpus is None else CpuSet.parse(kernel_cpus),
-        problem="the definition is not well-formed",
+        problem=problem,
     )
 
 
 def listing(*names: str, at: float, complete: bool = True, connection: int = CONNECTION) -> Listing:
     """The list that libvirt gives: these guests."""
-    return Listing(
-        connection=connection, begun_at=at, complete=complete, uuids=frozenset(uuid_of(name) for name in names)
-    )
+    entries = {uuid_of(name): ListedDomain(uuid=uuid_of(name), name=name) for name in names}
+    return Listing(connection=connection, begun_at=at, complete=complete, entries=MappingProxyType(entries))
 
 
 def processes(*living: LivingProcess, at: float, can_see: bool = True) -> Processes:
@@ -230,10 +236,8 @@ def ledger_of(*guests: Sighting) -> Ledger:
 def passed(ledger: Ledger, *guests: Sighting, at: float, living: Iterable[LivingProcess] = ()) -> Ledger:
     """The ledger after a full pass in which libvirt showed exactly these guests."""
     seen = see_all(ledger, (msgspec.structs.replace(one, begun_at=at + 0.1) for one in guests))
-    complete = Listing(
-        connection=ledger.connection, begun_at=at, complete=True, uuids=frozenset(one.uuid for one in guests)
-    )
-    return account(seen, complete, processes(*living, at=at + 0.2))
+    listed = listing(*(one.name for one in guests), at=at, connection=ledger.connection)
+    return account(seen, listed, processes(*living, at=at + 0.2))
 
 
 def _seen(

@@ -24,7 +24,7 @@ from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.usage import Usage, fold
 from agent.core.values import Problem
 from agent.formats.envelope import ApiRequest, ApiResponse, respond, success
-from tests.builders import CONNECTION, guest
+from tests.builders import guest, listing
 from tests.builders_http import refuse
 
 CELL_KIB = 16 * 1024 * 1024
@@ -135,7 +135,8 @@ def host_snapshot(
         SourceState(name=name, read_at=None if name in problems else NOW_S - 4, problem=problems.get(name))
         for name in SOURCES
     )
-    found = Findings(topology=topology, connection=CONNECTION, sightings=guests, sources=states, complete=True)
+    listed = listing(*(one.name for one in guests), at=99)
+    found = Findings(topology=topology, listing=listed, sightings=guests, sources=states)
     identity = Identity(agent_id="5b0c1f0e-0000-4000-8000-000000000001", boot_id="boot", epoch=epoch)
     return dated(take_in(first(identity, config), found), {}, SINCE)
 

@@ -89,15 +89,15 @@ class FakeLibvirt:
         if self._list_error is not None:
             raise self._list_error
         begun_at = self._clock()
-        entries = tuple(
-            ListedDomain(uuid=text.uuid, name=text.name, libvirt_id=text.libvirt_id) for text in self.domains.values()
-        )
+        entries = {
+            text.uuid: ListedDomain(uuid=text.uuid, name=text.name, libvirt_id=text.libvirt_id)
+            for text in self.domains.values()
+        }
         return Listing(
             connection=self._number,
             begun_at=begun_at,
             complete=begun_at - self._opened_at >= self._settle_s,
-            uuids=frozenset(self.domains),
-            entries=entries,
+            entries=MappingProxyType(entries),
         )
 
     def read_domain_text(self, uuid: str) -> DomainText:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 import msgspec
 
 from agent.core.cpuset import CpuSet
-from agent.core.guest import DomainState, RunIdentity, Sighting
+from agent.core.guest import RunIdentity, Sighting
 from agent.core.pci import PciAddress
 from agent.core.values import ReadOnlyMap, Value
 
@@ -32,16 +33,18 @@ class ListedDomain(Value, frozen=True, kw_only=True):
 
 
 class Listing(Value, frozen=True, kw_only=True):
-    """libvirt's list of all domains, defined or active. complete: the call succeeded on a connection that has settled.
-
-    entries: the same domains with their names, in libvirt's order.
-    """
+    """libvirt's list of all domains, defined or active, by uuid. complete: the call succeeded on a connection that has
+    settled."""
 
     connection: int
     begun_at: float
     complete: bool
-    uuids: frozenset[str]
-    entries: tuple[ListedDomain, ...] = ()
+    entries: ReadOnlyMap[str, ListedDomain] = MappingProxyType({})
+
+    @property
+    def uuids(self) -> AbstractSet[str]:
+        """The domains that are listed."""
+        return self.entries.keys()
 
 
 class LivingProcess(Value, frozen=True, kw_only=True):
@@ -116,6 +119,10 @@ def see(ledger: Ledger, sighting: Sighting) -> Ledger:
     Readings may come late, twice and in any order: the newest statement and the newest XML win, each for itself. A
     "shut-off" frees the guest's CPUs at once, so `account` with processes that were read later belongs in the same
     swap: it alone notices that QEMU still lives. Once it has, no word of libvirt but "active" takes that back.
+
+    Of a domain that could not be read the reading is "last-known" and without XML: the last that was readable stays.
+    With the state "unknown" it counts as active, since what is not certainly off holds; `account` settles it when no
+    QEMU process of it lives.
     """
     return see_all(ledger, (sighting,))
 
@@ -135,35 +142,6 @@ def see_all(ledger: Ledger, sightings: Iterable[Sighting]) -> Ledger:
             known[sighting.uuid] = after
             changed = True
     return _with_sightings(ledger, known) if changed else ledger
-
-
-def distrust(
-    ledger: Ledger,
-    uuid: str,
-    *,
-    name: str,
-    problem: str,
-    begun_at: float,
-    connection: int | None = None,
-    state: DomainState = "unknown",
-    kernel_cpus: CpuSet | None = None,
-) -> Ledger:
-    """A domain could not be read at `begun_at`: it becomes "last-known" and keeps the last XML that was readable.
-
-    connection: None for the current one. Without a state it counts as active, since what is not certainly off holds;
-    `account` settles it when no QEMU process of it lives. A later `see` with its XML makes it valid again.
-    """
-    unread = Sighting(
-        uuid=uuid,
-        name=name,
-        state=state,
-        begun_at=begun_at,
-        connection=ledger.connection if connection is None else connection,
-        validity="last-known",
-        kernel_cpus=kernel_cpus,
-        problem=problem,
-    )
-    return see(ledger, unread)
 
 
 def account(ledger: Ledger, listing: Listing | None, processes: Processes) -> Ledger:

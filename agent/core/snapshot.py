@@ -8,8 +8,7 @@ import msgspec
 
 from agent.core import ledger as books
 from agent.core.conflicts import Conflict
-from agent.core.cpuset import CpuSet
-from agent.core.guest import DomainState, Sighting
+from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.ledger import Ledger, Listing, Processes
 from agent.core.topology import EMPTY, HostTopology
@@ -57,20 +56,6 @@ class Snapshot(Value, frozen=True, kw_only=True):
         return next((state for state in self.sources if state.name == name), SourceState(name=name))
 
 
-class Unreadable(Value, frozen=True, kw_only=True):
-    """A domain that is there and whose definition cannot be read now.
-
-    state: "unknown" when that could not be read either. kernel_cpus: what its vCPU threads are bound to.
-    """
-
-    uuid: str
-    name: str
-    problem: str
-    begun_at: float
-    state: DomainState = "unknown"
-    kernel_cpus: CpuSet | None = None
-
-
 class Wish(Value, frozen=True, kw_only=True):
     """What the next pass must do beyond looking for changes.
 
@@ -87,18 +72,15 @@ class Wish(Value, frozen=True, kw_only=True):
 class Findings(Value, frozen=True, kw_only=True):
     """What one pass found. None or empty: nothing new from there, so what is known stays.
 
-    connection: number of the libvirt connection that the readings came over, None: libvirt was not reached.
+    listing: None: libvirt was not reached. sightings: of the domains that were read, or could not be.
     sources: the new state of the sources that were asked.
     """
 
     topology: HostTopology | None = None
-    connection: int | None = None
     listing: Listing | None = None
     processes: Processes | None = None
     sightings: tuple[Sighting, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
     sources: tuple[SourceState, ...] = ()
-    complete: bool = False
 
 
 def first(identity: Identity, config: HostConfig) -> Snapshot:
@@ -123,7 +105,7 @@ def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
         ledger=ledger,
         usage=snapshot.usage if same else fold(topology, snapshot.config, ledger.sightings.values()),
         sources=_sources_after(snapshot.sources, found.sources),
-        complete=snapshot.complete or found.complete,
+        complete=snapshot.complete or found.listing is not None,
     )
 
 
@@ -174,19 +156,9 @@ def _dated_row(row: Conflict, since: Mapping[str, str], now: str) -> Conflict:
 
 
 def _ledger_after(ledger: Ledger, found: Findings) -> Ledger:
-    if found.connection is not None:
-        ledger = books.connect(ledger, found.connection)
+    if found.listing is not None:
+        ledger = books.connect(ledger, found.listing.connection)
     ledger = books.see_all(ledger, found.sightings)
-    for lost in found.unreadable:
-        ledger = books.distrust(
-            ledger,
-            lost.uuid,
-            name=lost.name,
-            problem=lost.problem,
-            begun_at=lost.begun_at,
-            state=lost.state,
-            kernel_cpus=lost.kernel_cpus,
-        )
     return ledger if found.processes is None else books.account(ledger, found.listing, found.processes)
 
 

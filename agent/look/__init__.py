@@ -14,12 +14,16 @@ from agent import conf
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience
 from agent.adapters.processes import QemuProcesses
 from agent.adapters.sysfs.files import Read, read_file
+from agent.core.ledger import Listing
 from agent.core.report import Report, report
 from agent.core.snapshot import Findings, Identity, Snapshot, Wish, first, take_in
 from agent.look.domains import Domains, DomainsLook
 from agent.look.topology import HostDescription, TopologyLook
 
 SYSTEM_RUN_DIR = Path("/run/libvirt/qemu")
+
+NO_GUESTS = Listing(connection=0, begun_at=0.0, complete=True)
+"""What a recorded tree tells of guests."""
 
 
 class Libvirt(Domains, HostDescription, Protocol):
@@ -67,7 +71,7 @@ class HostLook:
         """What one pass finds. Never raises over what it sees: what cannot be read is a source's problem."""
         topology, sources = self._topology.look(deep=wish.host)
         if self._domains is None:
-            return Findings(topology=topology, sources=sources, complete=True)
+            return Findings(topology=topology, sources=sources, listing=NO_GUESTS)
         found = self._domains.look(snapshot.ledger, wish)
         return msgspec.structs.replace(found, topology=topology, sources=sources + found.sources)
 

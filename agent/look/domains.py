@@ -14,9 +14,9 @@ import msgspec
 
 from agent.adapters.libvirt import DomainText
 from agent.adapters.processes import QemuProcesses
-from agent.core.guest import RunIdentity, Sighting
+from agent.core.guest import DomainState, RunIdentity, Sighting
 from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes
-from agent.core.snapshot import Findings, SourceState, Unreadable, Wish
+from agent.core.snapshot import Findings, SourceState, Wish
 from agent.errors import DomainGone, FormatError, LibvirtError
 from agent.formats.domain_xml import ReadDomain, read_domain
 
@@ -75,17 +75,14 @@ class DomainsLook:
         )
         self._forget(listing.uuids | processes.living.keys())
         return Findings(
-            connection=listing.connection,
             listing=listing,
             processes=processes,
-            sightings=sightings,
-            unreadable=unreadable,
+            sightings=sightings + unreadable,
             sources=(
                 SourceState(name="libvirt", read_at=begun_at),
                 SourceState(name="domains", read_at=begun_at, problem=_unreadable_sentence(unreadable)),
                 _processes_state(processes),
             ),
-            complete=True,
         )
 
     def _ask_libvirt(self, ledger: Ledger, wish: Wish) -> tuple[Listing, Mapping[str, DomainText | LibvirtError]]:
@@ -99,11 +96,11 @@ class DomainsLook:
 
     def _due(self, ledger: Ledger, listing: Listing, wish: Wish) -> list[str]:
         if wish.domains:
-            return [entry.uuid for entry in listing.entries]
+            return list(listing.uuids)
         known = ledger.sightings
         due = {
             e.uuid
-            for e in listing.entries
+            for e in listing.entries.values()
             if e.uuid in wish.marked or _is_news(known.get(e.uuid), e, listing.connection)
         }
         if wish.periodic:
@@ -118,7 +115,7 @@ class DomainsLook:
         return {*oldest, *(uuid for uuid in rest if known[uuid].begun_at < late)}
 
     def _scan(
-        self, ledger: Ledger, listed: frozenset[str], parsed: Mapping[str, ReadDomain | FormatError]
+        self, ledger: Ledger, listed: AbstractSet[str], parsed: Mapping[str, ReadDomain | FormatError]
     ) -> Processes:
         processes = _of_this_libvirt(self._processes.scan(), listed | ledger.sightings.keys())
         bare = [uuid for uuid in processes.living if _needs_cpus(ledger.sightings.get(uuid), parsed.get(uuid))]
@@ -148,7 +145,7 @@ class DomainsLook:
         self._parsed[text.uuid] = (digest, parsed)
         return parsed
 
-    def _forget(self, here: frozenset[str]) -> None:
+    def _forget(self, here: AbstractSet[str]) -> None:
         for uuid in self._parsed.keys() - here:
             del self._parsed[uuid]
 
@@ -162,7 +159,7 @@ def _of_this_libvirt(processes: Processes, known: AbstractSet[str]) -> Processes
 def _none_is_visible(listing: Listing, processes: Processes) -> bool:
     """Guests are active and no process of any is seen: this is another PID namespace (a container), where the host's
     processes are hidden though a pid 1 is there."""
-    active = [entry.uuid for entry in listing.entries if entry.libvirt_id is not None]
+    active = [entry.uuid for entry in listing.entries.values() if entry.libvirt_id is not None]
     return bool(active) and not any(uuid in processes.living for uuid in active)
 
 
@@ -204,24 +201,40 @@ def _unreadable(
     texts: Mapping[str, DomainText | LibvirtError],
     parsed: Mapping[str, ReadDomain | FormatError],
     begun_at: float,
-) -> Iterator[Unreadable]:
-    names = {entry.uuid: entry.name for entry in listing.entries}
+) -> Iterator[Sighting]:
+    """A reading of each domain whose definition could not be had; its state is known where that alone was told."""
     for uuid, answer in texts.items():
         if isinstance(answer, DomainText):
             error = parsed[uuid]
             if isinstance(error, FormatError):
-                yield Unreadable(
-                    uuid=uuid, name=answer.name, problem=str(error), begun_at=answer.begun_at, state=answer.state
+                yield _last_known(
+                    uuid, answer.name, error, begun_at=answer.begun_at, connection=answer.connection, state=answer.state
                 )
         elif not isinstance(answer, DomainGone):
-            yield Unreadable(uuid=uuid, name=names.get(uuid, uuid), problem=str(answer), begun_at=begun_at)
+            listed = listing.entries.get(uuid)
+            name = uuid if listed is None else listed.name
+            yield _last_known(uuid, name, answer, begun_at=begun_at, connection=listing.connection)
 
 
-def _with_cpus(lost: Unreadable, process: LivingProcess | None) -> Unreadable:
+def _last_known(
+    uuid: str, name: str, why: Exception, *, begun_at: float, connection: int, state: DomainState = "unknown"
+) -> Sighting:
+    return Sighting(
+        uuid=uuid,
+        name=name,
+        state=state,
+        begun_at=begun_at,
+        connection=connection,
+        validity="last-known",
+        problem=str(why),
+    )
+
+
+def _with_cpus(lost: Sighting, process: LivingProcess | None) -> Sighting:
     return lost if process is None else msgspec.structs.replace(lost, kernel_cpus=process.cpus)
 
 
-def _unreadable_sentence(unreadable: tuple[Unreadable, ...]) -> str | None:
+def _unreadable_sentence(unreadable: tuple[Sighting, ...]) -> str | None:
     if not unreadable:
         return None
     first = min(unreadable, key=lambda lost: lost.name)

@@ -135,9 +135,9 @@ def test_the_list_holds_every_domain_with_its_id_while_active(peer: Peer) -> Non
     active, inactive = peer.define(new_xml("active")[1]), peer.define(new_xml("inactive")[1])
     peer.start(active)
     listing = peer.host.list_domains()
-    ids = {entry.uuid: entry.libvirt_id for entry in listing.entries}
+    ids = {entry.uuid: entry.libvirt_id for entry in listing.entries.values()}
     assert (listing.begun_at, listing.connection, set(listing.uuids)) == (100.0, 1, {active, inactive})
-    assert set(listing.entries) == {
+    assert set(listing.entries.values()) == {
         ListedDomain(uuid=active, name="active", libvirt_id=ids[active]),
         ListedDomain(uuid=inactive, name="inactive", libvirt_id=None),
     }
@@ -174,7 +174,7 @@ def test_a_transient_domain_is_gone_when_it_stops(peer: Peer) -> None:
     peer.start(uuid)
     peer.undefine(uuid)
     peer.stop(uuid)
-    assert peer.host.list_domains().entries == ()
+    assert peer.host.list_domains().entries == {}
 
 
 def test_the_reading_of_a_domain_begins_when_the_clock_says_so(peer: Peer) -> None:

@@ -181,7 +181,7 @@ def test_a_thousand_domains_are_listed_and_read(tmp_path: Path) -> None:
         host = LibvirtHost(connection)
         listing = host.list_domains()
         texts = dict(host.read_domain_texts(listing.uuids))
-    assert {entry.name for entry in listing.entries} == {f"d{n}" for n in range(1000)}
+    assert {entry.name for entry in listing.entries.values()} == {f"d{n}" for n in range(1000)}
     assert texts.keys() == listing.uuids
     assert not [text for text in texts.values() if isinstance(text, Exception)]
 

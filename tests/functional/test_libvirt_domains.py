@@ -23,10 +23,10 @@ def host(libvirtd: Libvirtd) -> Iterator[LibvirtHost]:
 def test_one_list_holds_running_and_stopped_domains(host: LibvirtHost, guest: Callable[..., Guest]) -> None:
     running, stopped = guest("running"), guest("stopped", start=False)
     listing = host.list_domains()
-    ids = {entry.name: entry.libvirt_id for entry in listing.entries}
+    ids = {entry.name: entry.libvirt_id for entry in listing.entries.values()}
     assert listing.connection == host.connection_number == 1
     assert listing.uuids == {running.uuid, stopped.uuid}
-    assert set(listing.entries) == {
+    assert set(listing.entries.values()) == {
         ListedDomain(uuid=running.uuid, name="running", libvirt_id=ids["running"]),
         ListedDomain(uuid=stopped.uuid, name="stopped", libvirt_id=None),
     }

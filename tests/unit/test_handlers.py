@@ -15,7 +15,7 @@ from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, first
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Peer, Refusal
 from agent.handlers import PATHS, PROBES, Handlers
-from tests.builders import CONNECTION, guest, h8, listing, processes
+from tests.builders import guest, h8, listing, processes
 
 IDENTITY = Identity(agent_id="agent-1", boot_id="boot-1", epoch=3)
 NOW = "2026-11-30T12:00:00Z"
@@ -30,12 +30,10 @@ def looked() -> Snapshot:
     guests = (guest("a", {0: 2, 1: 3}, at=100.1), guest("b", {0: 3}, at=100.1))
     found = Findings(
         topology=h8().topology,
-        connection=CONNECTION,
         listing=listing("a", "b", at=100.0),
         processes=processes(at=100.2),
         sightings=guests,
         sources=SOURCES,
-        complete=True,
     )
     return take_in(EMPTY, found)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.guest import DomainState, Sighting
-from agent.core.ledger import Ledger, Listing, Processes, account, connect, distrust, join, see, see_all
+from agent.core.ledger import Ledger, Listing, Processes, account, connect, join, see, see_all
 from tests.builders import (
     CONNECTION,
     NOT_RUN,
@@ -162,7 +163,7 @@ def test_a_reconnect_alone_changes_nothing_that_is_known() -> None:
 
 def test_an_unreadable_definition_keeps_the_last_known_pins_until_it_is_read_again() -> None:
     read = guest("a", {0: 2}, at=1.0)
-    ledger = distrust(ledger_of(read), uuid_of("a"), name="a", problem="not well-formed", begun_at=5.0, state="running")
+    ledger = see(ledger_of(read), unread("a", problem="not well-formed", at=5.0))
     seen = ledger.sightings[uuid_of("a")]
     assert (seen.validity, seen.domain, seen.xml_at, seen.problem) == (
         "last-known",
@@ -176,12 +177,20 @@ def test_an_unreadable_definition_keeps_the_last_known_pins_until_it_is_read_aga
 
 def test_a_guest_of_unknown_state_is_off_once_no_process_of_it_lives() -> None:
     off = guest("a", {0: 2}, state="shut-off")
-    unsure = distrust(ledger_of(off), uuid_of("a"), name="a", problem="timeout", begun_at=5.0)
+    unsure = see(ledger_of(off), unread("a", state="unknown", problem="timeout", at=5.0))
     assert unsure.sightings[uuid_of("a")].is_active
     settled = account(unsure, listing("a", at=6.0), processes(at=6.5)).sightings[uuid_of("a")]
     assert (settled.state, settled.validity, settled.domain) == ("shut-off", "last-known", off.domain)
     blind = account(unsure, listing("a", at=6.0), processes(at=6.5, can_see=False))
     assert blind.sightings[uuid_of("a")].is_active
+
+
+@pytest.mark.parametrize(("begun_at", "is_known"), [(9.9, False), (10.0, True)])
+def test_a_late_reading_is_of_a_guest_that_was_gone_only_if_it_began_before_the_list(
+    begun_at: float, is_known: bool
+) -> None:
+    ledger = account(ledger_of(), listing(at=10.0), processes(at=10.5))
+    assert (uuid_of("a") in see(ledger, guest("a", {0: 2}, at=begun_at)).sightings) == is_known
 
 
 def test_a_guest_that_stops_is_not_taken_for_lost() -> None:

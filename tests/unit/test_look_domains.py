@@ -222,7 +222,7 @@ def test_a_domain_that_vanishes_between_list_and_read_is_proven_gone_by_a_second
     bench.one_pass(marked("b"))
     assert bench.libvirt.lists == 2
     assert bench.validity() == {}
-    assert bench.found.unreadable == ()
+    assert all(one.validity == "valid" for one in bench.found.sightings)
     assert (bench.source("libvirt").problem, bench.source("domains").problem) == (None, None)
 
 
@@ -243,7 +243,10 @@ def test_a_definition_that_does_not_parse_costs_itself_and_its_last_known_text_c
     assert bench.validity() == {"a": "valid", "b": "last-known"}
     assert bench.domain("b") is good
     seen = bench.snapshot.ledger.sightings[uuid_of("b")]
-    assert (seen.state, seen.problem) == ("running", bench.found.unreadable[0].problem)
+    assert (seen.state, seen.problem) == (
+        "running",
+        "the XML of domain 'b' is not well-formed XML: no element found: line 1, column 225",
+    )
     told = bench.source("domains").problem
     assert told is not None
     assert told.startswith(
@@ -303,7 +306,7 @@ def test_while_libvirt_is_out_of_reach_all_that_was_known_stays(bench: Bench) ->
         name="libvirt", read_at=read_at, problem="libvirtd was stopped. Start it."
     )
     assert bench.source("processes").read_at == bench.now
-    assert not bench.found.complete
+    assert bench.found.listing is None
 
 
 def test_a_list_that_fails_over_a_good_connection_keeps_all_too(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from agent.core.snapshot import (
 )
 from agent.core.topology import HostTopology
 from agent.reporter import report_pass, status_line
-from tests.builders import CONNECTION, guest, h8, listing, processes, unread
+from tests.builders import guest, h8, listing, processes, unread
 
 FIRST = first(Identity(agent_id="a", boot_id="b", epoch=3), h8().config)
 FINE = tuple(SourceState(name=name, read_at=1.0) for name in ("domains", "libvirt", "processes", "sysfs"))
@@ -39,12 +39,10 @@ def seen(
     """The next snapshot, after a complete pass that found exactly these guests."""
     found = Findings(
         topology=topology,
-        connection=CONNECTION,
         listing=listing(*(one.name for one in guests), at=at),
         processes=living or processes(at=at + 0.2),
         sightings=tuple(msgspec.structs.replace(one, begun_at=at + 0.1) for one in guests),
         sources=FINE,
-        complete=True,
     )
     return take_in(before, found)
 

@@ -10,13 +10,11 @@ import pytest
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.host_config import HostConfig
-from agent.core.ledger import Listing
 from agent.core.snapshot import (
     Findings,
     Identity,
     Snapshot,
     SourceState,
-    Unreadable,
     configured,
     dated,
     first,
@@ -25,7 +23,7 @@ from agent.core.snapshot import (
     with_sources,
 )
 from agent.core.topology import EMPTY
-from tests.builders import CONNECTION, guest, h8, ledger_of, listing, processes, qemu, uuid_of
+from tests.builders import guest, h8, ledger_of, listing, processes, qemu, unread, uuid_of
 
 FIRST = first(Identity(agent_id="a", boot_id="b", epoch=3), h8().config)
 TWICE = "cpu-pinned-twice:cpu:3"
@@ -36,11 +34,9 @@ def found(*guests: Sighting, at: float, **fields: Any) -> Findings:
     seen = tuple(msgspec.structs.replace(one, begun_at=at + 0.1) for one in guests)
     given: dict[str, Any] = {
         "topology": h8().topology,
-        "connection": CONNECTION,
         "listing": listing(*(one.name for one in guests), at=at),
         "processes": processes(at=at + 0.2),
         "sightings": seen,
-        "complete": True,
     }
     return Findings(**(given | fields))
 
@@ -76,18 +72,18 @@ def test_another_topology_is_folded_anew() -> None:
 
 
 def test_a_reading_over_an_old_connection_is_not_taken() -> None:
-    before = take_in(FIRST, found(guest("a", {0: 2}), at=1.0, connection=2))
+    before = take_in(FIRST, found(guest("a", {0: 2}), at=1.0, listing=listing("a", at=1.0, connection=2)))
     late = Findings(sightings=(guest("b", {0: 3}, at=9.0, connection=1),))
     assert set(take_in(before, late).ledger.sightings) == set(before.ledger.sightings)
 
 
 def test_an_unreadable_guest_keeps_its_last_definition_and_holds_on() -> None:
     before = take_in(FIRST, found(guest("a", {0: 2}), guest("b", {0: 3}), at=1.0))
-    lost = Unreadable(uuid=uuid_of("b"), name="b", problem="it hangs", begun_at=11.0)
+    seen_again = guest("a", {0: 2}, at=11.1), unread("b", state="unknown", problem="it hangs", at=11.0)
     living = processes(qemu("a"), qemu("b"), at=11.2)
     after = take_in(
         before,
-        found(guest("a", {0: 2}), at=11.0, unreadable=(lost,), processes=living, listing=listing("a", "b", at=11.0)),
+        found(at=11.0, sightings=seen_again, processes=living, listing=listing("a", "b", at=11.0)),
     )
     seen = after.ledger.sightings[uuid_of("b")]
     assert (seen.validity, seen.problem, free(after)) == ("last-known", "it hangs", "4-7")
@@ -95,7 +91,7 @@ def test_an_unreadable_guest_keeps_its_last_definition_and_holds_on() -> None:
 
 def test_absence_needs_a_complete_list_and_no_process() -> None:
     before = take_in(FIRST, found(guest("a", {0: 2}), at=1.0))
-    partial = Listing(connection=CONNECTION, begun_at=11.0, complete=False, uuids=frozenset())
+    partial = listing(at=11.0, complete=False)
     kept = [
         take_in(before, found(at=11.0, listing=partial)),
         take_in(before, found(at=11.0, listing=None)),

@@ -12,7 +12,7 @@ from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState
 from agent.tracker import OUTSIDE_TRIES, Tracker
-from tests.builders import CONNECTION, guest, h8, listing, processes
+from tests.builders import guest, h8, listing, processes
 
 IDENTITY = Identity(agent_id="a", boot_id="b", epoch=3)
 TWICE = "cpu-pinned-twice:cpu:3"
@@ -37,12 +37,10 @@ def seen(*guests: Sighting, at: float, complete: bool = True) -> Findings:
     """A pass that found exactly these guests on H8."""
     return Findings(
         topology=h8().topology,
-        connection=CONNECTION,
         listing=listing(*(one.name for one in guests), at=at),
         processes=processes(at=at + 0.2),
         sightings=tuple(msgspec.structs.replace(one, begun_at=at + 0.1) for one in guests),
         sources=(SourceState(name="sysfs", read_at=at),),
-        complete=complete,
     )
 
 

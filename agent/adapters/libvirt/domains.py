@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from agent.adapters.libvirt.binding import load_libvirt
@@ -55,8 +56,7 @@ def list_domains(connection: LibvirtConnection) -> Listing:
         connection=link.number,
         begun_at=begun_at,
         complete=connection.has_settled(link, begun_at),
-        uuids=frozenset(entry.uuid for entry in entries),
-        entries=entries,
+        entries=MappingProxyType({entry.uuid: entry for entry in entries}),
     )
 
 
