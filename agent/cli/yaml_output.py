@@ -1,4 +1,7 @@
-"""YAML with keys in their own order and names in their own letters, which cliff's formatter does not keep."""
+"""YAML with keys in their own order and names in their own letters, which cliff's formatter does not keep.
+
+What could steer a terminal is written as YAML's own escapes, so that a reader gets it as it was told.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any, TextIO
 
 import yaml
 from cliff.formatters.yaml_format import YAMLFormatter
+
+from agent.core.words import plain_lines
 
 
 class YamlFormatter(YAMLFormatter):
@@ -30,5 +35,18 @@ class YamlFormatter(YAMLFormatter):
         _dump(dict(zip(column_names, data, strict=True)), stdout)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes what has to be escaped."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """In double quotes if not all is printable: only there YAML knows escapes."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
 def _dump(value: object, stdout: TextIO) -> None:
-    yaml.safe_dump(value, stdout, default_flow_style=False, sort_keys=False, allow_unicode=True)
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True)
+    # PyYAML takes signs that turn the reading direction for letters; `plain_lines` writes escapes as YAML's double quotes do
+    stdout.write(plain_lines(text))

@@ -14,6 +14,11 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
+def plain_lines(text: str) -> str:
+    """As `plain` for each line: for what is written in lines of its own, and for formats that escape line ends."""
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
 def field(text: str) -> str:
     """As `plain`, and without the marks that part the fields of a log line: a name must not forge another field."""
     return "".join(_escaped(c) if c in _MARKS else c for c in plain(text))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
 from agent.core.usage import Usage
+from agent.core.words import plain
 from agent.render import words
 from agent.render.cpu_states import CpuState, by_state, cpu_states
 from agent.render.paint import Paint, no_paint
@@ -152,7 +153,7 @@ def _draw_block(block: Block, rows: Mapping[tuple[Core, ...], Sequence[CoreRow]]
     alone = block.groups[0][0] if len(block.groups) == 1 else ""
     lines = [wrap(block.title + (f", {alone}" if alone else ""), width, rest="  ")]
     for place, cores in block.groups:
-        lines.append("" if len(block.groups) == 1 else f" {place or 'place not known'}\n")
+        lines.append("" if len(block.groups) == 1 else f" {plain(place) or 'place not known'}\n")
         lines += [
             f"  {row.label.ljust(labels)}{'  ' if labels else ''}{row.cpus.ljust(cpus)}  {_threads(row.cores, paint)}\n"
             for row in rows[cores]

@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from agent.core.report import Report
 from agent.core.usage import CellUsage, HostUsage
+from agent.core.words import plain_lines
 from agent.render.conflict_text import SEVERITIES
 
 Sample = tuple[tuple[str, ...], float]
@@ -51,7 +52,7 @@ def _text(families: Iterable[GaugeMetricFamily]) -> str:
 def _gauge(name: str, text: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"compute_agent_{name}", text, labels=labels)
     for values, number in samples:
-        family.add_metric(values, number)
+        family.add_metric([plain_lines(value) for value in values], number)
     return family
 
 

@@ -1,9 +1,11 @@
-"""Columns of text that fit a width: long cells go on below themselves."""
+"""Columns of text that fit a width: long cells go on below themselves; whatever is laid out is made safe to show."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from agent.core.words import plain
 
 GAP = "  "
 NARROWEST = 8
@@ -17,7 +19,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int,
 
     A column that holds only numbers or "-" is aligned to the right. Ends with a newline.
     """
-    grid = [list(header), *[list(row) for row in rows]]
+    grid = [list(header), *[[plain(text) for text in row] for row in rows]]
     widths = _fit([max(len(row[i]) for row in grid) for i in range(len(header))], width - len(indent))
     right = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
     return "".join(_line(row, widths, right, indent) for row in grid)
@@ -26,8 +28,8 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int,
 def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> str:
     """One paragraph in lines of `width`; lists of CPUs break after a comma. Ends with a newline."""
     after = " " * len(first) if rest is None else rest
-    lines = _wrapped(text, max(NARROWEST, width - len(after)), max(NARROWEST, width - len(first)))
-    return "".join(f"{first if n == 0 else after}{line}".rstrip() + "\n" for n, line in enumerate(lines or [""]))
+    lines = _wrapped(plain(text), max(NARROWEST, width - len(after)), max(NARROWEST, width - len(first)))
+    return "".join(f"{plain(first) if n == 0 else after}{line}".rstrip() + "\n" for n, line in enumerate(lines or [""]))
 
 
 def _fit(natural: list[int], width: int) -> list[int]:
