@@ -9,7 +9,6 @@ from agent.core.usage import Usage
 from agent.core.words import plain
 from agent.render import words
 from agent.render.table import text_table, wrap
-from agent.render.usage_text import is_filtered
 
 _CLASSES = {
     "0104": "RAID", "0106": "SATA", "0107": "SAS", "0108": "NVMe", "01": "storage",
@@ -48,7 +47,7 @@ class Shelf:
 
     def __init__(self, topology: HostTopology, usage: Usage) -> None:
         self._books = {device.address: device for device in usage.pci}
-        self._filtered = is_filtered(usage.pci)
+        self._has_filter = usage.has_device_filter
         self._cards = {device.address for device in topology.pci}
         self._functions: dict[PciAddress, list[PciAddress]] = {}
         for device in topology.pci:
@@ -83,7 +82,7 @@ class Shelf:
         """By the configuration; where that offers everything, virtual functions and what no driver of the host uses."""
         used = self._books.get(device.address)
         idle = device.type == "type-VF" or device.driver in (None, *_PASSTHROUGH_DRIVERS)
-        return used is not None and used.free and (self._filtered or idle)
+        return used is not None and used.free and (self._has_filter or idle)
 
 
 def _row(device: PciDevice, state: str) -> tuple[str, ...]:

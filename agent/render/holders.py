@@ -16,7 +16,6 @@ from agent.core.words import plain
 from agent.render import words
 from agent.render.guest_text import conflicts_of, thread_roles
 from agent.render.table import wrap
-from agent.render.usage_text import is_legacy
 
 Started = Callable[[GuestReport], str | None]
 """When the guest's QEMU began, RFC 3339; None when it is not known."""
@@ -170,7 +169,7 @@ def _owners_of_device(report: Report, address: PciAddress) -> tuple[Owner, ...]:
 
 def _role(report: Report, number: int) -> str:
     host = report.usage.host
-    if is_legacy(report.usage):
+    if report.usage.is_legacy:
         return "dedicated and shared, as no CPU sets are configured" if number in host.shared_cpus else "not usable"
     roles = [
         name for name, cpus in (("dedicated", host.dedicated.total), ("shared", host.shared_cpus)) if number in cpus

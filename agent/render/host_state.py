@@ -11,7 +11,6 @@ from agent.render.conflict_text import tally, worst_first
 from agent.render.paint import Paint, no_paint
 from agent.render.table import wrap
 from agent.render.topology_text import counts
-from agent.render.usage_text import is_legacy
 
 MOST_CONFLICTS = 5
 LEGACY = (
@@ -40,7 +39,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield (
         "CPU sets",
         LEGACY
-        if is_legacy(report.usage)
+        if report.usage.is_legacy
         else f"dedicated {host.dedicated.total or 'none'}, shared {host.shared_cpus or 'none'}",
     )
     yield "memory", f"{words.size(host.memory_kib.used)} used, {words.size(host.memory_kib.free)} free in small pages"

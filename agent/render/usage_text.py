@@ -43,26 +43,16 @@ def usage_rows(usage: Usage) -> tuple[UsageRow, ...]:
 def usage_text(usage: Usage, *, width: int = 80) -> str:
     """The rows with units that people read, and what qualifies them. Ends with a newline."""
     header = ("CELL", "WHAT", "TOTAL", "USABLE", "USED", "PROMISED", "FREE")
-    rows = [row for row in usage_rows(usage) if _is_worth_a_line(row, is_filtered(usage.pci))]
+    rows = [row for row in usage_rows(usage) if _is_worth_a_line(row, has_device_filter=usage.has_device_filter)]
     text = text_table(header, [_words(row) for row in rows], width)
     return text + "".join(wrap(note, width, rest="  ") for note in _notes(usage))
 
 
-def is_legacy(usage: Usage) -> bool:
-    """No CPU sets are configured: all usable CPUs are both dedicated and shared."""
-    return bool(usage.host.shared_cpus) and usage.host.dedicated.total == usage.host.shared_cpus
-
-
-def is_filtered(devices: Sequence[DeviceUsage]) -> bool:
-    """The configuration says which devices guests may have; otherwise "offered" says nothing of a device."""
-    return any(not device.offered for device in devices)
-
-
-def _is_worth_a_line(row: UsageRow, filtered: bool) -> bool:
+def _is_worth_a_line(row: UsageRow, *, has_device_filter: bool) -> bool:
     """People are spared sizes of pages that the host has none of, and its own devices."""
     if row.resource.startswith("pages_"):
         return bool(row.total or row.used)
-    return not row.resource.startswith(PCI) or filtered or bool(row.used) or row.resource.endswith("VF")
+    return not row.resource.startswith(PCI) or has_device_filter or bool(row.used) or row.resource.endswith("VF")
 
 
 def _rows(where: int | str, part: CellUsage | HostUsage) -> Iterator[UsageRow]:
@@ -123,7 +113,7 @@ def _about_kernel(cell: int, pages: PageAmount, kernel_free: int) -> str:
 
 
 def _notes(usage: Usage) -> Iterator[str]:
-    if is_legacy(usage):
+    if usage.is_legacy:
         yield "No CPU sets are configured, so each usable CPU counts as dedicated and as shared."
     elif usage.host.shared_cpus:
         yield f"Floating guests share CPU {usage.host.shared_cpus}."

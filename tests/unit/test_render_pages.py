@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from agent.core.cpuset import CpuSet
 from agent.core.host_config import HostConfig
 from agent.core.pci import MediatedDevice, PciAddress
 from agent.core.report import GuestReport, Report
@@ -14,7 +15,7 @@ from agent.render.device_text import class_word, devices_text
 from agent.render.guest_text import guest_rows, guest_text, guests_text
 from agent.render.host_state import status_text
 from agent.render.topology_text import topology_text
-from agent.render.usage_text import is_legacy, usage_rows, usage_text
+from agent.render.usage_text import usage_rows, usage_text
 from tests.builders import guest, unread, uuid_of
 from tests.cli_reports import (
     DATABASE,
@@ -272,12 +273,26 @@ def test_status_says_why_the_agent_is_down() -> None:
 
 def test_status_says_in_one_line_that_no_cpu_sets_are_configured() -> None:
     report = host_report(smt_topology(), WEB, DATABASE, config=HostConfig())
-    assert is_legacy(report.usage)
-    assert not is_legacy(contended().usage)
     assert "No CPU sets are configured, so each usable CPU" in usage_text(report.usage)
     facts = holders.why_cpu(report, 15, started).facts
     assert facts[0].endswith("; dedicated and shared, as no CPU sets are configured")
     assert "CPU sets  none configured, so each usable CPU counts as dedicated and as shared" in status_text(report)
+
+
+def test_one_cpu_set_for_all_guests_is_not_called_none() -> None:
+    """As nova's vcpu_pin_set makes it."""
+    pin_set = CpuSet.parse("2-7")
+    report = host_report(smt_topology(), WEB, config=HostConfig(dedicated=pin_set, shared=pin_set))
+    assert "Floating guests share CPU 2-7." in usage_text(report.usage)
+    assert holders.why_cpu(report, 7, started).facts[0].endswith("; dedicated and shared by configuration")
+    assert "CPU sets  dedicated 2-7, shared 2-7\n" in status_text(report)
+
+
+def test_a_device_that_is_gone_makes_no_filter() -> None:
+    topology = contended().topology
+    before, after = host_report(topology, WEB), host_report(topology, WEB, guest("x", dev=("0000:99:00.0",)))
+    assert devices_text(topology, after.usage) == devices_text(topology, before.usage)
+    assert usage_text(after.usage).count("pci ") == usage_text(before.usage).count("pci ") + 1
 
 
 def test_devices_are_listed_by_cell_and_functions_counted_beside_their_card() -> None:

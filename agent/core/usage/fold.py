@@ -53,6 +53,8 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         conflicts=settled(found, config.accept),
         remarks=tuple(_remarks(guests, cpus, sets, frozenset(mdev.uuid.lower() for mdev in topology.mdevs))),
         free_is_uncertain=any(guest.holds.uncertain for guest in guests),
+        is_legacy=config.is_legacy,
+        has_device_filter=bool(config.device_spec),
     )
 
 

@@ -106,7 +106,8 @@ class Remark(Value, frozen=True, kw_only=True):
 
 class Usage(Value, frozen=True, kw_only=True):
     """The whole result, sorted by id throughout. free_is_uncertain: a guest's CPUs are unknown, so dedicated CPUs
-    called free may not be."""
+    called free may not be. is_legacy: no CPU set is configured, so all usable CPUs are dedicated and shared.
+    has_device_filter: the configuration says which devices guests may have; without it "offered" says nothing."""
 
     cells: tuple[CellUsage, ...]
     host: HostUsage
@@ -115,3 +116,5 @@ class Usage(Value, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
     free_is_uncertain: bool = False
+    is_legacy: bool = False
+    has_device_filter: bool = False
