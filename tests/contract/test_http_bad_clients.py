@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import random
 import socket
 import threading
@@ -179,6 +180,87 @@ def test_a_crowd_on_one_socket_ends_its_oldest_and_leaves_the_other_socket_alone
         assert crowd[0].recv(1) == b""
         crowd[-1].sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
         assert crowd[-1].recv(12) == b"HTTP/1.1 200"
+
+
+class Counter:
+    """Answers nobody before `release` is set; asked: how many requests have reached it."""
+
+    def __init__(self) -> None:
+        self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.release = threading.Event()
+        self.asked = 0
+
+    def __call__(self, request: ApiRequest) -> ApiResponse:
+        self.asked += 1
+        self.begun.put(request.path)
+        if request.path != "/quick":
+            self.release.wait(300)
+        return handler(request)
+
+
+@pytest.fixture
+def counter() -> Iterator[Counter]:
+    counter = Counter()
+    yield counter
+    counter.release.set()
+
+
+@pytest.fixture
+def held_up(counter: Counter, tmp_path: Path) -> Iterator[Path]:
+    """Where an API is whose one thread on the read-only socket is held up, and which takes three clients there."""
+    api = LocalApi(counter, refuse, tmp_path, limits=Limits(receive_s=300.0, clients=3, threads=1))
+    api.start()
+    with connect(tmp_path / READ_ONLY_SOCKET) as first:
+        first.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert counter.begun.get(timeout=60) == "/held"
+        yield tmp_path
+    counter.release.set()
+    api.stop()
+
+
+def has_ended(client: socket.socket, timeout_s: float = 60) -> bool:
+    """Whether the server ends this connection, without an answer, within this time."""
+    client.settimeout(timeout_s)
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+    except (BlockingIOError, TimeoutError):
+        return False
+    finally:
+        client.settimeout(60)
+
+
+def test_no_more_clients_than_allowed_wait_for_a_handler_that_is_held_up(held_up: Path, counter: Counter) -> None:
+    with contextlib.ExitStack() as held:
+        crowd = []
+        for _ in range(12):
+            client = held.enter_context(connect(held_up / READ_ONLY_SOCKET))
+            client.sendall(b"GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
+            crowd.append(client)
+        assert [has_ended(client) for client in crowd[:9]] == [True] * 9
+        assert [has_ended(client, timeout_s=0) for client in crowd[9:]] == [False] * 3
+        counter.release.set()
+        assert [client.recv(12) for client in crowd[9:]] == [b"HTTP/1.1 200"] * 3
+    assert counter.asked == 4  # the one that held it up, and the three that were still there
+
+
+def test_a_held_up_handler_on_one_socket_keeps_nobody_waiting_on_the_other(held_up: Path, counter: Counter) -> None:
+    assert LocalClient(held_up / FULL_SOCKET, timeout_s=60).get("/quick").result == "x" * 10
+    assert not counter.release.is_set()
+
+
+def test_stopping_waits_for_no_client_that_never_reads_its_answer(tmp_path: Path) -> None:
+    api = LocalApi(handler, refuse, tmp_path, limits=LIMITS)
+    api.start()
+    with connect(tmp_path / FULL_SOCKET) as client:
+        client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1) == b"H"
+        stopped = threading.Thread(target=api.stop, args=(0,))
+        stopped.start()
+        stopped.join(60)
+        assert not stopped.is_alive()
+    stopped.join()
 
 
 def test_a_client_that_leaves_before_its_answer_is_not_worth_a_word(

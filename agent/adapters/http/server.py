@@ -39,7 +39,7 @@ Refuse = Callable[[str, str, int], ApiResponse]
 
 class Limits(Value, frozen=True, kw_only=True):
     """receive_s: from connecting to the last byte of the request; send_s: until the client has taken all of the answer.
-    clients: connections at a time on one socket; one more ends the oldest."""
+    clients: connections at a time on one socket; one more ends the oldest. threads: for the handler, on each socket."""
 
     receive_s: float = 5.0
     send_s: float = 30.0
@@ -50,7 +50,8 @@ class Limits(Value, frozen=True, kw_only=True):
 class LocalApi:
     """Serves `handler` on socket_dir/agent.sock (0660, all methods) and socket_dir/agent-ro.sock (0666, GET and HEAD).
 
-    The handler runs in one of few threads and sees HEAD as GET. What it raises is logged and answered with 500.
+    The handler runs in one of the few threads of each socket, so that everybody, who may use the one, cannot keep those
+    waiting who may use the other. It sees HEAD as GET. What it raises is logged and answered with 500.
     """
 
     def __init__(
@@ -122,8 +123,7 @@ class LocalApi:
 
     async def _serve(self, serving: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
-        pool = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="local-api")
-        rooms = [_Room(door, self._handler, self._refuse, pool, self._limits) for door in self._doors]
+        rooms = [_Room(door, self._handler, self._refuse, self._limits) for door in self._doors]
         for room in rooms:
             await room.enter()
         LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
@@ -131,7 +131,6 @@ class LocalApi:
         await self._stop.wait()
         for room in rooms:
             await room.leave(self._drain_s)
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Door:
@@ -209,13 +208,11 @@ class _Door:
 class _Room:
     """The clients of one door."""
 
-    def __init__(
-        self, door: _Door, handler: Handler, refuse: Refuse, pool: ThreadPoolExecutor, limits: Limits
-    ) -> None:
+    def __init__(self, door: _Door, handler: Handler, refuse: Refuse, limits: Limits) -> None:
         self._door = door
         self._handler = handler
         self._refuse = refuse
-        self._pool = pool
+        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"local-api-{door.path.stem}")
         self._limits = limits
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
@@ -231,22 +228,28 @@ class _Room:
         if self._server is not None:
             self._server.close()
         if self._clients:
-            _, late = await asyncio.wait(list(self._clients), timeout=timeout_s)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(list(self._clients), timeout=timeout_s)
+        for late in list(self._clients):
+            self._show_out(late)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _show_out(self, task: asyncio.Task[None]) -> None:
+        """End the connection, whatever is still to be sent, and drop its request if no thread has begun with it."""
+        self._clients.pop(task).transport.abort()
+        task.cancel()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= self._limits.clients:
-            next(iter(self._clients.values())).transport.abort()
+            self._show_out(next(iter(self._clients)))
         task = asyncio.current_task()
         assert task is not None
         self._clients[task] = writer
         try:
             await self._attend(reader, writer)
-        except OSError:
-            pass  # the client went away; that is its business
+        except (OSError, asyncio.CancelledError):
+            pass  # the client went away, which is its business, or was shown out
         finally:
-            del self._clients[task]
+            self._clients.pop(task, None)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
