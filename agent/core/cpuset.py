@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import compress, count
 
-_GROUP = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<used>\d+)/(?P<size>\d+))?)?", re.ASCII)
+_GROUP = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<used>\d{1,9})/(?P<size>\d{1,9}))?)?", re.ASCII)
 
 _MASK = re.compile(r"(0x)?[0-9a-f]+(,[0-9a-f]{1,8})*", re.IGNORECASE)
 
-HIGHEST_ID = 1 << 20
-"""No kernel has that many CPUs; a larger number in a list is a typing error, not a set of a million bits."""
+HIGHEST_ID = 1 << 14
+"""Twice as many CPUs as any kernel is built for: a number from here on is a typing error."""
+
+_LONGEST = 8 * HIGHEST_ID
+"""Characters; every second CPU takes six each, and a comma."""
+
+_QUOTED = 200
+_SPARSE = 12
+"""Bits for each member from where on it is cheaper to take members out one by one than to look at each bit."""
+
+_BITS = bytes.maketrans(b"01", b"\0\1")
 
 
 class CpuSet:
@@ -50,6 +60,8 @@ class CpuSet:
 
         Empty text is the empty set. Raises ValueError that quotes the part which is no list.
         """
+        if len(text) > _LONGEST:
+            raise ValueError(f"{_quoted(text)} is longer than the list of any host's CPUs")
         taken = removed = 0
         for part in (piece.strip() for piece in text.strip().strip("\0").split(",")):
             if part.startswith("^"):
@@ -66,10 +78,13 @@ class CpuSet:
         """
         digits = text.strip().strip("\0").strip()
         if digits and _MASK.fullmatch(digits) is None:
-            raise ValueError(f"{text!r} is not a hexadecimal mask in groups of 32 bits")
+            raise ValueError(f"{_quoted(text)} is not a hexadecimal mask in groups of 32 bits")
         first, *others = digits.split(",")
         joined = first + "".join(group.zfill(8) for group in others)
-        return cls.from_mask(int(joined, 16)) if digits else cls()
+        mask = int(joined, 16) if digits else 0
+        if mask.bit_length() > HIGHEST_ID:
+            raise ValueError(f"{_quoted(text)} goes beyond {HIGHEST_ID - 1}")
+        return cls.from_mask(mask)
 
     @property
     def lowest(self) -> int:
@@ -83,10 +98,9 @@ class CpuSet:
 
     def __iter__(self) -> Iterator[int]:
         mask = self.mask
-        while mask:
-            low = mask & -mask
-            yield low.bit_length() - 1
-            mask ^= low
+        if mask.bit_count() * _SPARSE < mask.bit_length():
+            return _one_by_one(mask)
+        return compress(count(), f"{mask:b}"[::-1].encode().translate(_BITS))
 
     def __len__(self) -> int:
         return self.mask.bit_count()
@@ -98,7 +112,8 @@ class CpuSet:
         return self.mask == other.mask if isinstance(other, CpuSet) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.mask)
+        # an int's hash alone is one of 61 for all powers of two, and most sets of a host are single CPUs or pairs
+        return hash((self.mask, self.mask.bit_length()))
 
     def __or__(self, other: CpuSet) -> CpuSet:
         return CpuSet.from_mask(self.mask | other.mask)
@@ -127,17 +142,23 @@ class CpuSet:
         return f"CpuSet({str(self)!r})"
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
-        mask = self.mask
-        while mask:
-            first = (mask & -mask).bit_length() - 1
-            run = mask >> first
-            length = (~run & (run + 1)).bit_length() - 1
-            yield first, first + length - 1
-            mask &= ~(((1 << length) - 1) << first)
+        bits = f"0{self.mask:b}"[::-1]
+        first = bits.find("1")
+        while first >= 0:
+            end = bits.index("0", first)
+            yield first, end - 1
+            first = bits.find("1", end)
 
 
 # the slot itself, which object.__setattr__ would look up by name each time: a pass makes thousands of sets
 _set_mask: Callable[[CpuSet, int], None] = vars(CpuSet)["mask"].__set__
+
+
+def _one_by_one(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 def _range_text(first: int, last: int) -> str:
@@ -147,14 +168,28 @@ def _range_text(first: int, last: int) -> str:
 def _group_mask(part: str, text: str) -> int:
     match = _GROUP.fullmatch(part)
     if match is None:
-        raise ValueError(f"{part!r} in {text!r} is not a CPU number or range")
+        raise ValueError(f"{_quoted(part)} in {_quoted(text)} is not a CPU number or range")
     first = int(match["first"])
     last = first if match["last"] is None else int(match["last"])
     if last < first or last >= HIGHEST_ID:
-        raise ValueError(f"{part!r} in {text!r} runs backwards or beyond {HIGHEST_ID - 1}")
+        raise ValueError(f"{_quoted(part)} in {_quoted(text)} runs backwards or beyond {HIGHEST_ID - 1}")
+    length = last - first + 1
     if match["size"] is None:
-        return ((1 << (last - first + 1)) - 1) << first
+        return ((1 << length) - 1) << first
     used, size = int(match["used"]), int(match["size"])
     if not 0 < used <= size:
-        raise ValueError(f"{part!r} in {text!r} uses more of a group than the group has")
-    return sum(1 << n for n in range(first, last + 1) if (n - first) % size < used)
+        raise ValueError(f"{_quoted(part)} in {_quoted(text)} uses more of a group than the group has")
+    return _repeated(used, size, length) << first
+
+
+def _repeated(used: int, size: int, length: int) -> int:
+    """The lowest `used` bits of each `size`, `length` bits in all."""
+    mask = (1 << min(used, length)) - 1
+    while size < length:
+        mask |= mask << size
+        size *= 2
+    return mask & ((1 << length) - 1)
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}..."

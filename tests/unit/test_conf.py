@@ -142,7 +142,7 @@ def test_a_later_file_and_the_files_of_a_folder_win(tmp_path: Path) -> None:
             "[compute]\ncpu_shared_set=0-9999999",
             (
                 "[compute] cpu_shared_set=0-9999999 in FILE: '0-9999999' in '0-9999999' runs backwards or beyond "
-                "1048575. Correct it."
+                "16383. Correct it."
             ),
         ),
         (

@@ -58,6 +58,48 @@ def test_it_counts_and_lists_its_members_in_order(numbers: frozenset[int]) -> No
     assert pickle.loads(pickle.dumps(cpus)) == cpus
 
 
+@settings(deadline=None)
+@given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 40), st.integers(1, 40))
+def test_a_stride_takes_the_first_few_of_each_group(first: int, length: int, used: int, more: int) -> None:
+    size = used + more - 1
+    taken = [n for n in range(first, first + length + 1) if (n - first) % size < used]
+    assert list(CpuSet.parse(f"{first}-{first + length}:{used}/{size}")) == taken
+
+
+def test_the_largest_sets_are_read_listed_and_written_whole() -> None:
+    every, second = CpuSet.parse(f"0-{HIGHEST_ID - 1}"), CpuSet.parse(f"0-{HIGHEST_ID - 1}:1/2")
+    assert list(every) == list(range(HIGHEST_ID))
+    assert list(second) == list(range(0, HIGHEST_ID, 2))
+    assert str(every - second) == ",".join(map(str, range(1, HIGHEST_ID, 2)))
+    assert CpuSet.parse(str(second)) == second
+    assert CpuSet.parse_hex(f"{second.mask:x}") == second
+
+
+def test_a_group_may_be_larger_than_any_set() -> None:
+    assert list(CpuSet.parse("4-6:2/999999999")) == [4, 5]
+    assert list(CpuSet.parse("4-6:999999999/999999999")) == [4, 5, 6]
+
+
+def test_sets_of_one_cpu_each_do_not_share_a_hash() -> None:
+    """An int's hash is its rest by 2^61 - 1: of powers of two there are 61, and a dict of many would be a list."""
+    assert len({hash(CpuSet((number,))) for number in range(4096)}) == 4096
+    assert len({hash(CpuSet((number, number + 4096))) for number in range(4096)}) == 4096
+
+
+@pytest.mark.parametrize("text", [f"0-{HIGHEST_ID}", f"0-{10 * HIGHEST_ID}:1/2", "9" * 5000, "0," * 10 * HIGHEST_ID])
+def test_a_list_that_no_host_needs_is_refused_in_a_short_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=r"beyond|longer than|is not a CPU number") as caught:
+        CpuSet.parse(text)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_mask_wider_than_any_host_is_refused_in_a_short_sentence() -> None:
+    assert CpuSet.parse_hex("0" * HIGHEST_ID + "1") == CpuSet((0,))
+    with pytest.raises(ValueError, match="beyond") as caught:
+        CpuSet.parse_hex(f"{1 << HIGHEST_ID:x}")
+    assert len(str(caught.value)) < 500
+
+
 @pytest.mark.parametrize(
     ("text", "members"),
     [

@@ -11,7 +11,7 @@ import pytest
 
 from agent.adapters.sysfs import discover
 from agent.adapters.sysfs.files import PATIENCE_S, Files, read_file
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import HIGHEST_ID, CpuSet
 from tests.builders_sysfs import Node, build_tree, remove, write
 
 CPU = "sys/devices/system/cpu"
@@ -154,6 +154,13 @@ def test_a_name_that_is_no_text_is_left_out_and_told(tmp_path: Path) -> None:
     files = Files(tmp_path, sleep=float)
     assert files.names("net") == {"eth0"}
     assert [problem.values["name"] for problem in files.problems()] == ["'\\udcff\\udcfe'"]
+
+
+def test_a_folder_beyond_any_kernels_size_is_no_cpu_and_no_cell(host: Path) -> None:
+    before = discover(host)
+    (host / f"{CPU}/cpu{HIGHEST_ID}").mkdir()
+    (host / f"sys/devices/system/node/node{HIGHEST_ID}").mkdir()
+    assert discover(host) == before
 
 
 def test_a_set_beyond_any_kernels_size_is_refused(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_sets_addresses_and_maps_travel_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({"id": 0, "vcpus": "3-1", "memory_kib": 1}, "'3-1' in '3-1' runs backwards or beyond 1048575"),
+        ({"id": 0, "vcpus": "3-1", "memory_kib": 1}, "'3-1' in '3-1' runs backwards or beyond 16383"),
         ({"id": 0, "vcpus": 7, "memory_kib": 1}, "7 is not text"),
         ({"id": 0, "vcpus": "0"}, "missing required field `memory_kib`"),
         ({"id": "0", "vcpus": "0", "memory_kib": 1}, "Expected `int`, got `str` - at `$.id`"),

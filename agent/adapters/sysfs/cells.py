@@ -12,7 +12,7 @@ import msgspec
 from agent.adapters.sysfs.cpus import FOLDER as CPU_FOLDER
 from agent.adapters.sysfs.cpus import Masks
 from agent.adapters.sysfs.files import Files
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.topology import HostCell, PagePool
 from agent.core.values import ReadOnlyMap, Value
 
@@ -81,7 +81,7 @@ def read_pools(files: Files, folder: str) -> tuple[PagePool, ...]:
 
 def node_ids(files: Files) -> tuple[int, ...]:
     """Ids of the cells that have a folder, ascending."""
-    return tuple(sorted(int(match[1]) for name in files.names(FOLDER) if (match := _NODE.fullmatch(name))))
+    return _own_cells(files.names(FOLDER))
 
 
 def _ids(files: Files) -> tuple[int, ...]:
@@ -129,7 +129,8 @@ def _cell_of(files: Files, masks: Masks, listed: Mapping[int, CpuSet]) -> dict[i
 
 
 def _own_cells(names: frozenset[str]) -> tuple[int, ...]:
-    return tuple(sorted(int(match[1]) for name in names if (match := _NODE.fullmatch(name))))
+    numbers = (int(match[1]) for name in names if (match := _NODE.fullmatch(name)))
+    return tuple(sorted(number for number in numbers if number < HIGHEST_ID))
 
 
 def _choose(claiming: Sequence[int], links: Sequence[int], listed: Mapping[int, CpuSet]) -> int:

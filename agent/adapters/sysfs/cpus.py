@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from agent.adapters.sysfs.files import Files
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.values import ReadOnlyMap, Value
 
 FOLDER = "sys/devices/system/cpu"
@@ -32,7 +32,8 @@ class Masks(Value, frozen=True, kw_only=True):
 
 def read_masks(files: Files) -> Masks:
     """The CPU sets. Source: cpu/present, cpu/online, cpuN/online, cpu/isolated, cpu/nohz_full (else kernel options)."""
-    folders = CpuSet(int(match[1]) for name in files.names(FOLDER) if (match := _CPU.fullmatch(name)))
+    numbers = (int(match[1]) for name in files.names(FOLDER) if (match := _CPU.fullmatch(name)))
+    folders = CpuSet(number for number in numbers if number < HIGHEST_ID)
     online_mask = files.cpulist(f"{FOLDER}/online")
     present = _present(files, folders, online_mask)
     entries = {cpu: files.names(f"{FOLDER}/cpu{cpu}") for cpu in present & folders}

@@ -25,9 +25,6 @@ PATIENCE_S = 1.5
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
 
-HIGHEST_NUMBER = 0xFFFF
-"""No kernel has that many CPUs or cells; a larger number is rubbish, and a set of it would cost minutes."""
-
 _TOO_LARGE = 1 << 62
 _QUOTED = 200
 _CHUNK = 1 << 16
@@ -186,8 +183,6 @@ class Files:
         try:
             made = CpuSet.parse_hex(text) if hexadecimal else CpuSet.parse(text)
         except ValueError:
-            made = CpuSet((HIGHEST_NUMBER + 1,))
-        if made.mask.bit_length() > HIGHEST_NUMBER + 1:
             self.problem(name, "holds no set of CPUs or cells, so this fact is left out", text=text[:_QUOTED])
             return None
         self._sets[hexadecimal, text] = made
