@@ -96,6 +96,7 @@ class _Reader:
     def labels(self, masks: tuple[str, ...], id_name: str, *, distinct: bool = False) -> dict[int, int | None]:
         """The id of each CPU's group. distinct: two groups never have the same id, and one without gets a number."""
         labels: dict[int, int | None] = {}
+        taken = _Numbers()
         unnamed: list[CpuSet] = []
         for cpu in self.online:
             if cpu in labels:
@@ -103,17 +104,19 @@ class _Reader:
             together = self.group(cpu, masks)
             if together is None:
                 labels[cpu] = self.number(cpu, id_name)
+                taken.add(labels[cpu], CpuSet((cpu,)))
                 continue
             members = CpuSet(m for m in together if m not in labels) | CpuSet((cpu,))
             own = self._common_id(members, masks[0], id_name)
             if own is None:
                 unnamed.append(members)
             elif distinct:
-                own = self._unused(own, labels, members, id_name)
+                own = self._unused(own, taken, members, id_name)
             labels.update(dict.fromkeys(members, own))
+            taken.add(own, members)
         if distinct:
             for members in unnamed:
-                labels.update(dict.fromkeys(members, _lowest_unused(labels)))
+                labels.update(dict.fromkeys(members, taken.unused()))
         return labels
 
     def _mask(self, cpu: int, base: str) -> tuple[str, CpuSet] | None:
@@ -136,20 +139,31 @@ class _Reader:
             self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology", what, said)
         return taken
 
-    def _unused(self, own: int, labels: Mapping[int, int | None], members: CpuSet, id_name: str) -> int:
-        others = CpuSet(cpu for cpu, label in labels.items() if label == own)
+    def _unused(self, own: int, taken: _Numbers, members: CpuSet, id_name: str) -> int:
+        others = taken.cpus.get(own)
         if not others:
             return own
-        number = _lowest_unused(labels)
+        number = taken.unused()
         what = f"CPUs {members} and {others} are apart, yet both have {id_name} {own}; the former are shown as {number}"
         said = ((f"CPUs {members}", own), (f"CPUs {others}", own))
         self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology/{id_name}", what, said)
         return number
 
 
-def _lowest_unused(labels: Mapping[int, int | None]) -> int:
-    used = set(labels.values())
-    return next(number for number in itertools.count() if number not in used)
+class _Numbers:
+    """Numbers that groups have, each with its CPUs."""
+
+    def __init__(self) -> None:
+        self.cpus: dict[int, CpuSet] = {}
+        self._rest = itertools.count()
+
+    def add(self, number: int | None, cpus: CpuSet) -> None:
+        if number is not None:
+            self.cpus[number] = self.cpus.get(number, CpuSet()) | cpus
+
+    def unused(self) -> int:
+        """The lowest number that no group has, another one each time."""
+        return next(number for number in self._rest if number not in self.cpus)
 
 
 def _threads(reader: _Reader) -> list[CpuSet]:
