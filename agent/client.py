@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import errno
 import http.client
+import math
 import os
 import socket
 import time
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.core.words import brief
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
 from agent.formats import wire
 from agent.formats.envelope import VERSION, Envelope
 
 T = TypeVar("T")
 
+LONGEST_ANSWER = 64 * 1024 * 1024
+"""Bytes; a report of a thousand guests has not a tenth of that."""
+
+_PIECE = 256 * 1024
+
 
 class LocalClient:
     """One daemon, named by its socket file; a connection of its own for each call."""
 
     def __init__(self, socket_path: Path, timeout_s: float = 5.0) -> None:
-        """timeout_s: for connecting, and for each wait for the answer."""
+        """timeout_s: for all of a call, from connecting to the last byte of the answer."""
         self._path = socket_path
         self._timeout_s = timeout_s
 
@@ -29,7 +36,8 @@ class LocalClient:
         """The answer to GET `path` ("/v1/health", query included), refusals too.
 
         Raises DaemonUnavailable, with a sentence of its own for each of: no socket, refused, no permission, no answer
-        in time, not an agent; WireError when the agent is of another release.
+        in time, not an agent (an answer over LONGEST_ANSWER too); WireError when the agent is of another release.
+        What the server sent is quoted in sentences safe to show: short, printable, on one line.
         """
         return self._envelope(self._body(path))
 
@@ -38,7 +46,7 @@ class LocalClient:
         envelope = self.get(path)
         if envelope.refusal is not None:
             refusal = envelope.refusal
-            raise RequestRefused(refusal.message, code=refusal.code, retry=refusal.retry)
+            raise RequestRefused(brief(refusal.message, 1000), code=refusal.code, retry=refusal.retry)
         try:
             return wire.from_builtins(envelope.result, kind)
         except WireError as error:
@@ -48,11 +56,23 @@ class LocalClient:
         connection = _UnixConnection(self._path, self._timeout_s)
         try:
             connection.request("GET", path)
-            return connection.getresponse().read()
+            with connection.getresponse() as response:  # a flood goes on until this is closed too
+                return self._read(response)
         except (OSError, http.client.HTTPException) as error:
             raise DaemonUnavailable(self._why(error)) from error
         finally:
             connection.close()
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        body = bytearray()
+        while len(body) + (response.length or 0) <= LONGEST_ANSWER and (piece := response.read(_PIECE)):
+            body += piece
+        if len(body) + (response.length or 0) > LONGEST_ANSWER:
+            longest = f"{LONGEST_ANSWER // 1024**2} MiB"
+            raise DaemonUnavailable(self._foreign(f"the answer is longer than {longest}"))
+        if response.length:  # http.client tells only of a whole read that the other side hung up early
+            raise http.client.IncompleteRead(bytes(body), response.length)
+        return bytes(body)
 
     def _why(self, error: Exception) -> str:
         path = self._path
@@ -87,7 +107,7 @@ class LocalClient:
         return self._foreign(repr(error))
 
     def _foreign(self, found: str) -> str:
-        return f"What answers at {self._path} is no compute-agent ({found}). Name the daemon's socket."
+        return f"What answers at {self._path} is no compute-agent ({brief(found)}). Name the daemon's socket."
 
     def _envelope(self, body: bytes) -> Envelope:
         try:
@@ -97,7 +117,7 @@ class LocalClient:
         if not {"v", "agent_id", "ok"} <= start.keys():
             raise DaemonUnavailable(self._foreign(f"the answer has {', '.join(sorted(start)) or 'nothing'} in it"))
         if start["v"] != VERSION:
-            raise WireError(self._other_release(f"version {start['v']}, known is {VERSION}"))
+            raise WireError(self._other_release(f"version {_number(start['v'])}, known is {VERSION}"))
         try:
             return wire.from_builtins(start, Envelope)
         except WireError as error:
@@ -105,9 +125,28 @@ class LocalClient:
 
     def _other_release(self, found: object) -> str:
         return (
-            f"The compute-agent at {self._path} is of another release than this command ({found}). "
+            f"The compute-agent at {self._path} is of another release than this command ({brief(str(found))}). "
             "After an upgrade restart the daemon; guests do not notice."
         )
+
+
+def _number(version: object) -> str:
+    return str(version) if isinstance(version, int | str) else f"that is no number but a {type(version).__name__}"
+
+
+class _DeadlineSocket(socket.socket):
+    """Waits for no part of an answer beyond one point in time; a timeout of Python's is for each part anew."""
+
+    deadline_s = math.inf
+    """By time.monotonic()."""
+
+    def recv_into(self, *arguments: Any) -> int:
+        """As the socket's own. Raises TimeoutError."""
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self.settimeout(left_s)
+        return super().recv_into(*arguments)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -117,11 +156,11 @@ class _UnixConnection(http.client.HTTPConnection):
         self._timeout_s = timeout_s
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self.sock.settimeout(self.timeout)
-        deadline = time.monotonic() + self._timeout_s
+        self.sock = peer = _DeadlineSocket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        peer.settimeout(self._timeout_s)
+        peer.deadline_s = time.monotonic() + self._timeout_s
         # a full queue of the daemon makes the kernel say EAGAIN at once, whatever the timeout
-        while (error := self.sock.connect_ex(str(self._path))) == errno.EAGAIN and time.monotonic() < deadline:
+        while (error := peer.connect_ex(str(self._path))) == errno.EAGAIN and time.monotonic() < peer.deadline_s:
             time.sleep(0.02)
         if error:
             raise OSError(error, os.strerror(error))

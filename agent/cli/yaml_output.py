@@ -48,5 +48,5 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 def _dump(value: object, stdout: TextIO) -> None:
     text = yaml.dump(value, Dumper=_Dumper, default_flow_style=False, sort_keys=False, allow_unicode=True)
-    # PyYAML takes signs that turn the reading direction for letters; `plain_lines` writes escapes as YAML's double quotes do
+    # PyYAML takes signs that turn the reading direction for letters; our escapes are those of YAML's double quotes
     stdout.write(plain_lines(text))

@@ -19,6 +19,12 @@ def plain_lines(text: str) -> str:
     return "\n".join(plain(line) for line in text.split("\n"))
 
 
+def brief(text: str, most: int = 300) -> str:
+    """As `plain`, cut to `most` characters: for sentences that name what somebody else sent."""
+    cut = text[: most + 1]
+    return plain(text) if len(cut) <= most else f"{plain(text[: most - 3])}..."
+
+
 def field(text: str) -> str:
     """As `plain`, and without the marks that part the fields of a log line: a name must not forge another field."""
     return "".join(_escaped(c) if c in _MARKS else c for c in plain(text))

@@ -14,6 +14,7 @@ import msgspec
 
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress
+from agent.core.words import brief
 from agent.errors import WireError
 
 T = TypeVar("T")
@@ -30,8 +31,8 @@ def from_builtins(data: object, kind: type[T]) -> T:
     """The inverse of `to_builtins`. Raises WireError that names the field at fault."""
     try:
         return msgspec.convert(data, kind, dec_hook=_decode, str_keys=True)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise WireError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+    except (msgspec.ValidationError, ValueError, RecursionError, OverflowError) as error:
+        raise _fault(kind, error) from error
 
 
 def to_json(value: object) -> bytes:
@@ -43,8 +44,14 @@ def from_json(data: bytes | str, kind: type[T]) -> T:
     """The inverse of `to_json`. Raises WireError that names the field at fault."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_decode)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise WireError(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError) as error:
+        raise _fault(kind, error) from error
+
+
+def _fault(kind: object, error: Exception) -> WireError:
+    """In words that are safe to show: the sender chose names of unknown fields and texts that are no values."""
+    found = "nested too deeply" if isinstance(error, RecursionError) else brief(str(error))
+    return WireError(f"not a {getattr(kind, '__name__', kind)}: {found}")
 
 
 def _encode(value: object) -> object:
