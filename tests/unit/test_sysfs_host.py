@@ -11,7 +11,7 @@ import pytest
 
 from agent.adapters.sysfs import discover
 from agent.adapters.sysfs.cpus import Masks, read_kinds
-from agent.adapters.sysfs.files import Files
+from agent.adapters.sysfs.files import Files, read_file
 from agent.core.cpuset import CpuSet
 from agent.core.topology import PagePool
 from tests.builders_sysfs import Flat, Node, build_tree, remove, write
@@ -101,8 +101,6 @@ def test_favoured_cores_are_not_another_kind(tmp_path: Path, slow_khz: int, kind
 
 
 def test_nothing_is_read_that_interrupts_another_cpu(tmp_path: Path) -> None:
-    from agent.adapters.sysfs.files import read_file
-
     asked: list[str] = []
 
     def read(path: str) -> bytes:
@@ -187,6 +185,25 @@ def test_a_cell_whose_memory_a_cpuset_withholds_is_not_allowed(tmp_path: Path) -
     seen = discover(root)
     assert [cell.allowed for cell in seen.cells] == [True, False]
     assert [problem.what for problem in seen.problems] == ["memory of cells 1 is withheld from guests"]
+
+
+@pytest.mark.parametrize("group", ["/a\0b", "/../../outside", "/machine/../../../../outside", "/.."])
+def test_a_recorded_group_that_is_no_place_in_the_tree_is_left_out_and_told(tmp_path: Path, group: str) -> None:
+    asked: list[str] = []
+
+    def read(path: str) -> bytes:
+        asked.append(os.path.normpath(path))
+        return read_file(path)
+
+    write(tmp_path, "outside/cpuset.cpus.effective", "0")
+    root = build_tree(tmp_path / "root", nodes=TWO)
+    write(root, "proc/self/cpuset", group)
+    write(root, "proc/mounts", f"cgroup2 /sys/fs/cgroup{group} cgroup2 rw 0 0\nnone {group} cpuset rw 0 0")
+    seen = discover(root, read=read)
+    assert str(seen.usable) == "0-7"
+    assert [path for path in asked if not path.startswith(f"{root}/")] == []
+    assert {problem.source for problem in seen.problems} == {"proc/self/cpuset", "proc/mounts"}
+    assert {problem.what for problem in seen.problems} == {"names no place in this tree, so it is left out"}
 
 
 def test_an_offline_cpu_is_withheld_by_no_cpuset(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def cpuset_files() -> Iterator[str]:
 
 
 def _hierarchies(files: Files) -> Iterator[_Hierarchy]:
-    own = files.text("proc/self/cpuset") if files.recorded else None
+    own = _place(files, "proc/self/cpuset", files.text("proc/self/cpuset") or "") if files.recorded else None
     seen = {_V1: False, _V2: True}
     if files.recorded:
         seen = {**_mounts(files), **seen}
@@ -77,15 +77,28 @@ def _mounts(files: Files) -> dict[str, bool]:
     for line in (files.text("proc/mounts") or "").splitlines():
         _, point, kind, options, *_ = (*line.split(), "", "", "", "")
         if kind == "cpuset" or (kind == "cgroup" and "cpuset" in options.split(",")) or kind == "cgroup2":
-            found[point.strip("/")] = kind == "cgroup2"
+            folder = _place(files, "proc/mounts", point)
+            if folder is not None:
+                found[folder] = kind == "cgroup2"
     return found
+
+
+def _place(files: Files, source: str, path: str) -> str | None:
+    """The path relative to the root; None, with a problem, where it leads out of the tree or is no path at all.
+
+    The kernel itself prints "/.." for a group beyond the namespace of the reader.
+    """
+    if "\0" in path or ".." in path.split("/"):
+        files.problem(source, "names no place in this tree, so it is left out", path=ascii(path))
+        return None
+    return path.strip("/")
 
 
 def _groups(hierarchy: _Hierarchy) -> Iterator[str]:
     for group in _GUEST_GROUPS:
         yield f"{hierarchy.folder}/{group}"
-    if hierarchy.recorder and hierarchy.recorder != "/":
-        yield f"{hierarchy.folder}/{hierarchy.recorder.strip('/')}"
+    if hierarchy.recorder:
+        yield f"{hierarchy.folder}/{hierarchy.recorder}"
     yield hierarchy.folder
 
 
