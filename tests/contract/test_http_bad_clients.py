@@ -7,6 +7,8 @@ import logging
 import queue
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +250,51 @@ def test_no_more_clients_than_allowed_wait_for_a_handler_that_is_held_up(held_up
 def test_a_held_up_handler_on_one_socket_keeps_nobody_waiting_on_the_other(held_up: Path, counter: Counter) -> None:
     assert LocalClient(held_up / FULL_SOCKET, timeout_s=60).get("/quick").result == "x" * 10
     assert not counter.release.is_set()
+
+
+FEW_DESCRIPTORS = """
+import resource, sys, threading
+from pathlib import Path
+from agent.adapters.http import Limits, LocalApi
+from agent.formats.envelope import ApiResponse
+from tests.builders_http import refuse
+
+def held_up(code: str, message: str, status: int) -> ApiResponse:
+    print("held", flush=True)
+    sys.stdin.readline()
+    return refuse(code, message, status)
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+LocalApi(lambda request: ApiResponse(body=b"well"), held_up, Path(sys.argv[1]), limits=Limits(clients=10)).start()
+print("serves", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_flood_of_connections_takes_no_descriptors_beyond_those_of_the_clients_allowed(tmp_path: Path) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", FEW_DESCRIPTORS, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    with server, contextlib.ExitStack() as held:
+        held.callback(server.kill)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stdout.readline() == "serves\n"
+        held.enter_context(connect(tmp_path / READ_ONLY_SOCKET)).sendall(b"nonsense\r\n\r\n")
+        assert server.stdout.readline() == "held\n"
+        flood = [held.enter_context(connect(tmp_path / READ_ONLY_SOCKET)) for _ in range(300)]
+        server.stdin.write("go on\n")
+        server.stdin.flush()
+        assert all(has_ended(client) for client in flood[:200])
+        assert b"well" in talk(tmp_path / READ_ONLY_SOCKET, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        server.kill()
+        assert server.stderr is not None
+        assert server.stderr.read() == ""
 
 
 def test_stopping_waits_for_no_client_that_never_reads_its_answer(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ LOG = logging.getLogger(__name__)
 FULL_SOCKET = "agent.sock"
 READ_ONLY_SOCKET = "agent-ro.sock"
 
+ACCEPTS_PER_TURN = 16
+"""Clients that are let in before those over the limit are shown out: asyncio would empty the whole queue first, and a
+flood of connections would cost the daemon every descriptor that it has."""
+
 Handler = Callable[[ApiRequest], ApiResponse]
 
 Refuse = Callable[[str, str, int], ApiResponse]
@@ -219,9 +223,11 @@ class _Room:
 
     async def enter(self) -> None:
         """Accept clients from now on."""
+        assert self._door.socket is not None
         self._server = await asyncio.start_unix_server(
-            self._welcome, sock=self._door.socket, limit=MAX_HEAD_BYTES, backlog=socket.SOMAXCONN
+            self._welcome, sock=self._door.socket, limit=MAX_HEAD_BYTES, backlog=ACCEPTS_PER_TURN
         )
+        self._door.socket.listen(socket.SOMAXCONN)  # asyncio has made the queue as short as its turn
 
     async def leave(self, timeout_s: float) -> None:
         """Accept no more, and give those inside `timeout_s` seconds."""
