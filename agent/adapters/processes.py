@@ -22,6 +22,8 @@ import psutil
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity
 from agent.core.ledger import LivingProcess, Processes
+from agent.core.values import ReadOnlyMap
+from agent.formats.cgroup import memory_by_cell, memory_groups
 
 YOUNG_S = 60.0
 """A process younger than this is read again at each scan: libvirt forks first and becomes QEMU a moment later."""
@@ -29,6 +31,7 @@ YOUNG_S = 60.0
 CAP_SYS_PTRACE = 1 << 19
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 _VCPU_THREAD = re.compile(r"CPU \d+/|ALL CPUs/")
 _DEAD = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 _GONE = (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError)
@@ -61,7 +64,8 @@ class QemuProcesses:
     """Finds QEMU by its command line (-uuid, -name guest=), which libvirt always gives; remembers what it has read.
 
     proc: where procfs is. pid_dir: libvirt's pid files; the processes they name are looked at again each time.
-    boot_clock: seconds since boot, as the start times of processes count. Not to be shared between threads.
+    boot_clock: seconds since boot, as the start times of processes count. cgroups: where their hierarchies are mounted.
+    Not to be shared between threads.
     """
 
     def __init__(
@@ -71,11 +75,13 @@ class QemuProcesses:
         *,
         clock: Callable[[], float] = time.monotonic,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        cgroups: Path = Path("/sys/fs/cgroup"),
     ) -> None:
         self._proc = str(proc)
         self._pid_dir = pid_dir
         self._clock = clock
         self._boot_clock = boot_clock
+        self._cgroups = cgroups
         self._seen: dict[int, _Seen] = {}
         self._pid_files: dict[str, int] = {}
         self._missed = False
@@ -121,6 +127,21 @@ class QemuProcesses:
             else:
                 others |= cpus
         return vcpus or others or None
+
+    def memory_cells(self, pid: int) -> ReadOnlyMap[int, int] | None:
+        """KiB of small-page memory that a guest has in each host cell, QEMU's own included; None: cannot be told.
+
+        Huge pages are not among it: they are charged elsewhere. None when QEMU has no control group of its own (libvirt
+        without the memory controller, or another cgroup namespace), or has ended. Source: memory.numa_stat, readable
+        for everybody, where /proc/PID/numa_maps needs CAP_SYS_PTRACE.
+        """
+        unified = self._cgroups / "unified"
+        for group in memory_groups(_read_text(f"{self._proc}/{pid}/cgroup")):
+            root = self._cgroups / "memory" if group.is_v1 else unified if unified.is_dir() else self._cgroups
+            # threads have groups of their own, which are charged for nothing and have no such file
+            if text := _read_text(str(root / group.path / "memory.numa_stat")):
+                return memory_by_cell(text, is_v1=group.is_v1, page_kib=_PAGE_KIB)
+        return None
 
     # --- one process -------------------------------------------------------------------------
 
