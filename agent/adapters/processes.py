@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from agent.core.cpuset import CpuSet
-from agent.core.guest import RunIdentity
+from agent.core.guest import RunIdentity, VcpuThreads
 from agent.core.ledger import LivingProcess, Processes
 from agent.core.values import ReadOnlyMap
 from agent.formats.cgroup import memory_by_cell, memory_groups
@@ -105,8 +105,8 @@ class QemuProcesses:
             can_see = self._can_see()
         return Processes(begun_at=begun_at, can_see=can_see, living=MappingProxyType(living))
 
-    def thread_cpus(self, pid: int) -> CpuSet | None:
-        """Host CPUs that the vCPU threads of a process may run on, as one set; None when it has ended or is hidden.
+    def vcpu_threads(self, pid: int) -> VcpuThreads | None:
+        """Host CPUs that the vCPU threads of a process may run on; None when it has ended or is hidden.
 
         vCPU threads are those QEMU names so ("CPU 0/KVM", "CPU 0/TCG"; libvirt switches the names on). The emulator's
         and I/O threads mostly float, and their CPUs are not the guest's. When no thread is named so, all threads count:
@@ -118,15 +118,22 @@ class QemuProcesses:
                 threads = psutil.Process(pid).threads()
             except (psutil.Error, OSError):
                 return None
-        vcpus, others = CpuSet(), CpuSet()
+        vcpus, pins, others = CpuSet(), CpuSet(), CpuSet()
         for thread in threads:
             fields = _status_fields(_read_text(f"{self._proc}/{pid}/task/{thread.id}/status"))
             cpus = CpuSet.parse(fields.get("Cpus_allowed_list", ""))
             if _VCPU_THREAD.match(fields.get("Name", "")):
                 vcpus |= cpus
+                pins |= cpus if len(cpus) == 1 else CpuSet()
             else:
                 others |= cpus
-        return vcpus or others or None
+        if vcpus:
+            return VcpuThreads(cpus=vcpus, pins=pins)
+        return VcpuThreads(cpus=others) if others else None
+
+    def _cpus(self, pid: int) -> CpuSet | None:
+        threads = self.vcpu_threads(pid)
+        return None if threads is None else threads.cpus
 
     def memory_cells(self, pid: int) -> ReadOnlyMap[int, int] | None:
         """KiB of small-page memory that a guest has in each host cell, QEMU's own included; None: cannot be told.
@@ -198,7 +205,7 @@ class QemuProcesses:
             cpus = None
             earlier = living.get(qemu.uuid)
             if earlier is not None and earlier.run.pid is not None:
-                cpus = _union((earlier.cpus or self.thread_cpus(earlier.run.pid), self.thread_cpus(pid)))
+                cpus = _union((earlier.cpus or self._cpus(earlier.run.pid), self._cpus(pid)))
             run = RunIdentity(pid=pid, started_at_boot_s=started_at_s)
             ours = pid in named or (earlier is not None and earlier.has_pid_file)
             living[qemu.uuid] = LivingProcess(uuid=qemu.uuid, name=qemu.name, run=run, cpus=cpus, has_pid_file=ours)

@@ -78,11 +78,11 @@ def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:
 
 
 def described(guest: GuestHolds, cpu: int, usable: CpuSet) -> str:
-    """The guest and its threads that hold this CPU: "a (vCPU 1)", "b (emulator, iothread 2)"."""
+    """The guest and its threads that hold this CPU: "a (vCPU 1)", "b (emulator, iothread 2)", "c (some vCPU)"."""
     name = guest.sighting.label
-    if guest.sighting.domain is None:
-        return name
-    threads = [f"vCPU {vcpu}" for vcpu in _vcpus_on(guest.sighting.domain, cpu)]
+    domain = guest.sighting.domain
+    threads = [] if domain is None else [f"vCPU {vcpu}" for vcpu in _vcpus_on(domain, cpu)]
+    threads += ["some vCPU"] if not threads and cpu in guest.holds.kernel_pins else []
     if cpu in guest.holds.emulator_cpus:
         helpers = helpers_on(guest, CpuSet([cpu]), usable)
         threads += ["emulator"] if helpers.emulator else []
@@ -136,7 +136,8 @@ def _not_ours(guest: GuestHolds) -> str | None:
     if manager is not None:
         return f"let {manager} migrate {name}, since it keeps its own books of this guest's pins"
     if not _is_seen_running(guest):
-        return f"re-pin {name} or move it to another host once libvirt shows it again"
+        until = "its definition can be read" if guest.holds.guessed else "libvirt shows it again"
+        return f"re-pin {name} or move it to another host once {until}"
     return None
 
 

@@ -112,12 +112,24 @@ class RunIdentity(Value, frozen=True, kw_only=True):
     started_at_boot_s: float | None = None
 
 
+class VcpuThreads(Value, frozen=True, kw_only=True):
+    """Where the kernel lets the vCPU threads of one QEMU process run.
+
+    cpus: host CPUs of all of them. pins: those that one thread is bound to alone; None where no thread is known to be
+    a vCPU's and cpus are those of all threads.
+    """
+
+    cpus: CpuSet
+    pins: CpuSet | None = None
+
+
 class Sighting(Value, frozen=True, kw_only=True):
     """What was last seen of a uuid, and how far it can be trusted (LEDGER 1 in docs/ledger.md).
 
     begun_at: monotonic seconds at which the reading began. connection: number of the libvirt connection it came over
     (0: from the kernel alone). domain: None as long as its XML was never readable. xml_at: when that XML was read,
-    None: with this sighting. kernel_cpus: CPUs that the QEMU threads are bound to, read only where the XML is not.
+    None: with this sighting. kernel_cpus: CPUs that the QEMU threads are bound to, read only where the XML is not, or
+    may be another run's; kernel_pins: those that one vCPU thread is bound to alone (None: not known).
     problem: why this is not "valid", one sentence; also a valid sighting can carry one (a field that was
     left out).
     """
@@ -134,6 +146,7 @@ class Sighting(Value, frozen=True, kw_only=True):
     domain: ObservedDomain | None = None
     xml_at: float | None = None
     kernel_cpus: CpuSet | None = None
+    kernel_pins: CpuSet | None = None
     problem: str | None = None
 
     @property

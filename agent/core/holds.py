@@ -159,10 +159,22 @@ class _Part(NamedTuple):
 
 def _unread(sighting: Sighting, sets: HostSets) -> Holds:
     bound = sighting.kernel_cpus.mask if sighting.kernel_cpus is not None else 0
-    if not bound or not sets.usable & ~bound:
-        return Holds(uuid=sighting.uuid, uncertain=True)
+    # Floating threads too may be left with a single CPU where the shared set has no other.
+    pins = _mask(sighting.kernel_pins) & ~(sets.shared & ~sets.dedicated)
+    is_known = bound != 0 and (sets.usable & ~bound != 0 or bound == _mask(sighting.kernel_pins))
     # Only dedicated CPUs are held one by one: the rest of where its threads may run it shares with everybody.
-    return Holds(uuid=sighting.uuid, cpus=CpuSet.from_mask(bound & sets.dedicated), guessed=True)
+    may_run = bound & sets.dedicated if is_known else 0
+    return Holds(
+        uuid=sighting.uuid,
+        cpus=CpuSet.from_mask(may_run | pins),
+        kernel_pins=CpuSet.from_mask(pins),
+        guessed=is_known or pins != 0,
+        uncertain=not is_known,
+    )
+
+
+def _mask(cpus: CpuSet | None) -> int:
+    return 0 if cpus is None else cpus.mask
 
 
 def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:

@@ -48,13 +48,14 @@ class Listing(Value, frozen=True, kw_only=True):
 
 
 class LivingProcess(Value, frozen=True, kw_only=True):
-    """A QEMU process of a domain. cpus: union of what its threads are bound to; None: not read. has_pid_file: a pid
-    file of the libvirt that is asked names it, so it is this libvirt's, whatever that says now."""
+    """A QEMU process of a domain. cpus, pins: as of `VcpuThreads`; None: not read. has_pid_file: a pid file of the
+    libvirt that is asked names it, so it is this libvirt's, whatever that says now."""
 
     uuid: str
     name: str
     run: RunIdentity
     cpus: CpuSet | None = None
+    pins: CpuSet | None = None
     has_pid_file: bool = False
 
 
@@ -89,12 +90,14 @@ class Holds(Value, frozen=True, kw_only=True):
     emulator and iothreads have. sibling_cpus: siblings of its CPUs that its thread policy "isolate" keeps idle, not in
     cpus. confined: CPUs that floating vCPUs are confined to (they hold none of them). cell_* by host cell; host_*: what
     no single cell can be named for. memory is small-page memory. guessed: the XML was never readable and cpus are those
-    that the QEMU threads may run on. uncertain: not even that is known.
+    that the QEMU threads may run on. kernel_pins: the part of cpus that no XML tells of, but the kernel: a vCPU thread
+    is bound to each of them alone. uncertain: not even where the threads may run is known.
     """
 
     uuid: str
     cpus: CpuSet = CpuSet()
     emulator_cpus: CpuSet = CpuSet()
+    kernel_pins: CpuSet = CpuSet()
     sibling_cpus: CpuSet = CpuSet()
     confined: CpuSet = CpuSet()
     cell_memory_kib: ReadOnlyMap[int, int] = MappingProxyType({})
@@ -249,7 +252,7 @@ def _alive(
     if left_out_at is not None and known.begun_at < left_out_at and _is_denied(ledger, process, left_out_at, at):
         return _held_by_kernel(known, process, at, is_lost=True)
     if known.domain is None and process.cpus is not None:
-        return msgspec.structs.replace(known, kernel_cpus=process.cpus)
+        return msgspec.structs.replace(known, kernel_cpus=process.cpus, kernel_pins=process.pins)
     return None
 
 
@@ -283,6 +286,7 @@ def _held_by_kernel(known: Sighting, process: LivingProcess, at: float, *, is_lo
         validity="lost-by-libvirt" if is_lost else "last-known",
         xml_at=None if known.domain is None else _xml_time(known),
         kernel_cpus=process.cpus,
+        kernel_pins=process.pins,
         problem=lost if is_lost else unclear,
     )
 
@@ -315,6 +319,7 @@ def _settled(sighting: Sighting, listing: Listing, processes: Processes) -> Sigh
         validity="last-known",
         xml_at=None if sighting.domain is None else _xml_time(sighting),
         kernel_cpus=None,
+        kernel_pins=None,
         problem=sighting.problem
         if sighting.connection != FROM_KERNEL
         else "its QEMU process has ended; its definition has not been read since",

@@ -124,8 +124,9 @@ class DomainsLook:
         living = dict(processes.living)
         for uuid in bare:
             pid = living[uuid].run.pid
-            cpus = None if pid is None else self._processes.thread_cpus(pid)
-            living[uuid] = msgspec.structs.replace(living[uuid], cpus=cpus)
+            threads = None if pid is None else self._processes.vcpu_threads(pid)
+            if threads is not None:
+                living[uuid] = msgspec.structs.replace(living[uuid], cpus=threads.cpus, pins=threads.pins)
         return msgspec.structs.replace(processes, living=MappingProxyType(living))
 
     def _without_libvirt(self, ledger: Ledger, problem: str) -> Findings:
@@ -231,7 +232,9 @@ def _last_known(
 
 
 def _with_cpus(lost: Sighting, process: LivingProcess | None) -> Sighting:
-    return lost if process is None else msgspec.structs.replace(lost, kernel_cpus=process.cpus)
+    return (
+        lost if process is None else msgspec.structs.replace(lost, kernel_cpus=process.cpus, kernel_pins=process.pins)
+    )
 
 
 def _unreadable_sentence(unreadable: tuple[Sighting, ...]) -> str | None:

@@ -17,11 +17,12 @@ import pytest
 
 from agent.adapters.processes import QemuProcesses
 from agent.core.cpuset import CpuSet
-from agent.core.guest import RunIdentity
+from agent.core.guest import RunIdentity, VcpuThreads
 from agent.core.ledger import LivingProcess
 from tests.builders_proc import stat_text
 
 PATIENT_S = 60.0
+LAST = max(os.sched_getaffinity(0))
 SLEEPER = "import time; print(flush=True); time.sleep(600)"
 UUID = "7d9ecd8c-0a3a-4f52-b6a1-5f5c2ff8cf0a"
 
@@ -141,24 +142,26 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
+    ("names", "cpus", "pins"),
     [
-        ("(('CPU 0/KVM', {0}), ('CPU 1/KVM', {0}), ('IO iothread1', {last}))", {0}),
-        ("(('CPU 0/TCG', {last}), ('CPU 11/TCG', {last}), ('worker', {0}))", {max(os.sched_getaffinity(0))}),
-        ("(('qemu', {0}), ('qemu', {0}), ('qemu', {0}))", os.sched_getaffinity(0)),
+        ("(('CPU 0/KVM', {0}), ('CPU 1/KVM', {0}), ('IO iothread1', {last}))", {0}, {0}),
+        ("(('CPU 0/TCG', {last}), ('CPU 11/TCG', {last}), ('worker', {0}))", {LAST}, {LAST}),
+        ("(('CPU 0/KVM', {0, last}), ('CPU 1/KVM', {last}), ('worker', {0}))", {0, LAST}, {LAST}),
+        ("(('qemu', {0}), ('qemu', {0}), ('qemu', {0}))", os.sched_getaffinity(0), None),
     ],
-    ids=["vcpu threads only", "of TCG too", "all when none is named"],
+    ids=["vcpu threads only", "of TCG too", "one thread is bound alone", "all when none is named"],
 )
-def test_the_cpus_of_a_process_are_those_of_its_vcpu_threads(names: str, expected: set[int]) -> None:
+def test_the_cpus_of_a_process_are_those_of_its_vcpu_threads(names: str, cpus: set[int], pins: set[int] | None) -> None:
+    expected = VcpuThreads(cpus=CpuSet(cpus), pins=None if pins is None else CpuSet(pins))
     with looks_like_qemu(program=THREADS.replace("NAMES", names)) as process:
-        assert QemuProcesses().thread_cpus(process.pid) == CpuSet(expected)
+        assert QemuProcesses().vcpu_threads(process.pid) == expected
 
 
 def test_the_cpus_of_a_process_that_has_ended_are_not_known() -> None:
     with looks_like_qemu() as process:
         process.kill()
         process.wait()
-        assert QemuProcesses().thread_cpus(process.pid) is None
+        assert QemuProcesses().vcpu_threads(process.pid) is None
 
 
 # --- written trees -----------------------------------------------------------------------------
@@ -266,7 +269,7 @@ def test_a_kernel_thread_is_no_guest(tmp_path: Path) -> None:
 def test_looking_elsewhere_leaves_psutil_at_this_kernels_proc(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         QemuProcesses(folder).scan()
-        QemuProcesses(folder).thread_cpus(1)
+        QemuProcesses(folder).vcpu_threads(1)
     assert psutil.PROCFS_PATH == "/proc"
     assert os.getpid() in psutil.pids()
 
@@ -277,4 +280,4 @@ def test_without_a_view_of_pid_1_missing_processes_prove_nothing(tmp_path: Path)
     write_process(tmp_path / "1", "/sbin/init")
     told.append(QemuProcesses(tmp_path).scan().can_see)
     assert told == [False, True]
-    assert QemuProcesses(tmp_path).thread_cpus(100) == CpuSet([0])
+    assert QemuProcesses(tmp_path).vcpu_threads(100) == VcpuThreads(cpus=CpuSet([0]), pins=CpuSet([0]))

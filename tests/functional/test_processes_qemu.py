@@ -14,6 +14,7 @@ import pytest
 from agent.adapters.libvirt import LibvirtConnection, LibvirtHost
 from agent.adapters.processes import QemuProcesses
 from agent.core.cpuset import CpuSet
+from agent.core.guest import VcpuThreads
 from tests.functional.lab import Guest, Libvirtd, wait_until
 
 CHECKOUT = Path(__file__).parents[2]
@@ -46,10 +47,11 @@ def test_the_cpus_of_pinned_vcpus_are_told_without_those_of_other_threads(guest:
     made = guest("a", vcpus=2, pin={0: "1", 1: "1"}, emulatorpin="0", iothread=["0"])
     assert made.pid is not None
     processes = QemuProcesses()
-    assert processes.thread_cpus(made.pid) == CpuSet([1])
+    assert processes.vcpu_threads(made.pid) == VcpuThreads(cpus=CpuSet([1]), pins=CpuSet([1]))
     floating = guest("b", vcpus=1)
     assert floating.pid is not None
-    assert processes.thread_cpus(floating.pid) == CpuSet(os.sched_getaffinity(floating.pid))
+    everywhere = CpuSet(os.sched_getaffinity(floating.pid))
+    assert processes.vcpu_threads(floating.pid) == VcpuThreads(cpus=everywhere, pins=CpuSet())
 
 
 def test_a_guest_that_libvirt_has_lost_still_lives(libvirtd: Libvirtd, guest: Callable[..., Guest]) -> None:

@@ -90,6 +90,7 @@ SIGHTINGS = st.builds(
     validity=st.sampled_from(("valid", "last-known", "lost-by-libvirt")),
     domain=st.none() | DOMAINS,
     kernel_cpus=st.none() | CPUS,
+    kernel_pins=st.none() | CPUS,
     problem=st.none() | st.just("it cannot be read"),
 )
 POOLS = st.builds(

@@ -192,6 +192,17 @@ def test_an_unread_guest_holds_the_dedicated_cpus_its_threads_may_run_on() -> No
     assert (str(held.cpus), held.guessed, held.uncertain) == ("2-3", True, False)
 
 
+def _bound(cpus: str, *, alone: str) -> Sighting:
+    return msgspec.structs.replace(unread("a", kernel_cpus=cpus), kernel_pins=CpuSet.parse(alone))
+
+
+def test_an_unread_guest_holds_every_cpu_that_a_vcpu_thread_is_bound_to_alone() -> None:
+    held = _held(h8(), _bound("0-7", alone="0-7"))
+    assert (str(held.cpus), str(held.kernel_pins), held.uncertain) == ("2-7", "2-7", False)
+    held = _held(h8(), _bound("0-7", alone="4"))
+    assert (str(held.cpus), str(held.kernel_pins), held.uncertain) == ("4", "4", True)
+
+
 @pytest.mark.parametrize("cpus", [None, "", "0-7", "0-63"])
 def test_an_unread_guest_whose_threads_may_run_anywhere_makes_free_uncertain(cpus: str | None) -> None:
     held = _held(h8(), unread("a", kernel_cpus=cpus))

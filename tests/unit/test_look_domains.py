@@ -265,6 +265,7 @@ def test_of_a_domain_never_readable_the_threads_of_its_process_tell_the_cpus(ben
     bench.one_pass()
     seen = bench.snapshot.ledger.sightings[uuid]
     assert (seen.validity, seen.domain, seen.kernel_cpus) == ("last-known", None, CpuSet((4, 5)))
+    assert seen.kernel_pins == CpuSet()
 
 
 @pytest.mark.parametrize("error", [LibvirtTimeout("it hangs"), LibvirtError("refused"), LibvirtUnavailable("lost")])

@@ -15,11 +15,13 @@ from agent.core.usage.rows import CpuAmount, CpuHolder
 
 
 class CpuBooks(NamedTuple):
-    """Sets as ints. pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads. taken: all
-    that is not free. holders: guests by CPU; waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
+    """Sets as ints. pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads.
+    maybe_twice: by two guests, where of one at least it is the kernel alone that tells. taken: all that is not free.
+    holders: guests by CPU; waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
 
     pinned: int
     pinned_twice: int
+    maybe_twice: int
     by_vcpus: int
     taken: int
     holders: dict[int, list[GuestHolds]]
@@ -35,16 +37,28 @@ def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
             twice |= pinned & mask
             pinned |= mask
             by_vcpus |= mask & ~guest.holds.emulator_cpus.mask
+    maybe_twice, seen = 0, pinned
+    for guest in guests:
+        if guest.holds.guessed:
+            mask = guest.holds.kernel_pins.mask
+            maybe_twice |= seen & mask
+            seen |= mask
     holders: dict[int, list[GuestHolds]] = {}
     waiting_for: dict[int, list[GuestHolds]] = {}
     for guest in guests:
-        # Where only the threads' affinity is known, a CPU that another guest is pinned to proves nothing.
-        for cpu in guest.holds.cpus if not guest.holds.guessed else CpuSet.from_mask(guest.holds.cpus.mask & ~pinned):
+        for cpu in _held(guest, pinned):
             holders.setdefault(cpu, []).append(guest)
         for cpu in guest.holds.sibling_cpus:
             waiting_for.setdefault(cpu, []).append(guest)
     taken = CpuSet(holders).mask | CpuSet(waiting_for).mask
-    return CpuBooks(pinned, twice, by_vcpus, taken, holders, waiting_for)
+    return CpuBooks(pinned, twice, maybe_twice, by_vcpus, taken, holders, waiting_for)
+
+
+def _held(guest: GuestHolds, pinned: int) -> CpuSet:
+    if not guest.holds.guessed:
+        return guest.holds.cpus
+    # Of threads that may run on several CPUs, one that another guest is pinned to proves nothing.
+    return CpuSet.from_mask(guest.holds.cpus.mask & ~pinned | guest.holds.kernel_pins.mask)
 
 
 def cpu_amount(total: int, books: CpuBooks) -> CpuAmount:
@@ -100,18 +114,32 @@ def _guest(guest: GuestHolds) -> Resource:
 
 def _pinned_twice(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Conflict]:
     # Without CPU sets of their own for guests, emulators of several guests on one housekeeping CPU are good practice.
-    rows = books.pinned_twice if sets.has_split else books.pinned_twice & books.by_vcpus
-    for cpu in CpuSet.from_mask(rows):
-        guests = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
+    twice = books.pinned_twice if sets.has_split else books.pinned_twice & books.by_vcpus
+    for cpu in CpuSet.from_mask(twice | books.maybe_twice):
+        known = [guest for guest in books.holders[cpu] if not guest.holds.guessed]
+        unread = [guest for guest in books.holders[cpu] if guest.holds.guessed and cpu in guest.holds.kernel_pins]
+        is_certain = bool(twice >> cpu & 1)
+        guests = known + unread
         way_out = advice.make_way(guests, cpu, room)
         yield conflict(
             "cpu-pinned-twice",
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
-            cause=f"CPU {cpu} is pinned by {len(guests)} guests: {_listed(guests, cpu, room)}",
-            severity="error" if books.by_vcpus >> cpu & 1 else "warning",
+            cause=f"CPU {cpu} {'is' if is_certain else 'may be'} pinned by {len(guests)} guests: "
+            f"{_listed(guests, cpu, room)}{_by_the_kernel(unread)}",
+            severity="error" if is_certain and books.by_vcpus >> cpu & 1 else "warning",
             action=f"{_sentence(way_out)}; left alone nothing breaks, but these guests share the time of one CPU",
         )
+
+
+def _by_the_kernel(unread: Sequence[GuestHolds]) -> str:
+    if not unread:
+        return ""
+    whose = "its" if len(unread) == 1 else "their"
+    return (
+        f"; the definition{'s' if len(unread) > 1 else ''} of {advice.names(unread)} could not be read, but the kernel "
+        f"binds {whose} vCPU threads to that CPU"
+    )
 
 
 def _siblings_of_isolated(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Conflict]:
