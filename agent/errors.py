@@ -12,6 +12,7 @@
     ├── JournalError       the journal cannot be read or written
     │   └── JournalTooNew        a newer release wrote it
     ├── TwinRunning        another agent uses the same state folder
+    ├── ApiUnavailable     this agent cannot serve its local API
     ├── DaemonUnavailable  the agent's socket is missing, refused, or not ours
     └── RequestRefused     the agent answered no
 """
@@ -69,6 +70,10 @@ class JournalTooNew(JournalError):
 
 class TwinRunning(AgentError):
     """Another agent uses the same state folder."""
+
+
+class ApiUnavailable(AgentError):
+    """This agent cannot serve its local API: descriptors or threads ran out."""
 
 
 class DaemonUnavailable(AgentError):

@@ -294,3 +294,41 @@ def test_a_folder_that_cannot_be_used_is_told_with_the_option_for_another(tmp_pa
         LocalApi(Recorder(), refuse, tmp_path / "file").start()
     with pytest.raises(ConfigError, match="AF_UNIX path too long"):
         LocalApi(Recorder(), refuse, tmp_path / ("x" * 120)).start()
+
+
+NO_DESCRIPTOR_LEFT = """
+import os, resource, sys
+from pathlib import Path
+from agent.adapters.http import LocalApi
+from agent.errors import ApiUnavailable
+from agent.formats.envelope import ApiResponse
+from tests.builders_http import refuse
+
+api = LocalApi(lambda request: ApiResponse(body=b"well"), refuse, Path(sys.argv[1]))
+next_free = os.dup(0)
+os.close(next_free)
+before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (next_free + 2, most))  # both sockets, but nothing to wait with
+try:
+    api.start()
+except ApiUnavailable as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+print(api.is_serving, os.listdir(sys.argv[1]))
+"""
+
+
+def test_an_api_that_cannot_serve_says_so_and_leaves_no_sockets(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DESCRIPTOR_LEFT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == (
+        f"Nobody can be served at {tmp_path}/agent.sock and {tmp_path}/agent-ro.sock: [Errno 24] Too many open files. "
+        "See the log; if descriptors or threads ran out, raise LimitNOFILE or TasksMax of the unit.\n"
+        "False []\n"
+    )

@@ -17,13 +17,13 @@ import stat
 import struct
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 
 from agent.adapters.http.exchange import MAX_HEAD_BYTES, BadRequest, Exchange
 from agent.core.values import Value
-from agent.errors import ConfigError, TwinRunning
+from agent.errors import ApiUnavailable, ConfigError, TwinRunning
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer
 
 LOG = logging.getLogger(__name__)
@@ -85,53 +85,59 @@ class LocalApi:
     def start(self) -> None:
         """Listen; returns when both sockets answer. Replaces socket files that a dead agent left.
 
-        Raises TwinRunning when an agent answers there, ConfigError when the folder or the path cannot be used.
+        Raises TwinRunning when an agent answers there, ConfigError when the folder or the path cannot be used,
+        ApiUnavailable when nobody can be served for want of descriptors and the like. Leaves nothing behind then.
         """
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.stop)
             for door in self._doors:
                 door.open()
-        except (ConfigError, TwinRunning):
-            self._close_doors()
-            raise
-        serving = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(serving,), name="local-api", daemon=True)
-        self._thread.start()
-        serving.wait()
+            serving: Future[None] = Future()
+            thread = threading.Thread(target=self._run, args=(serving,), name="local-api", daemon=True)
+            thread.start()
+            self._thread = thread
+            serving.result()
+            undo.pop_all()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Finish what is being answered, at most `timeout_s`, then close and remove both sockets. Fine to repeat."""
         thread, self._thread = self._thread, None
-        if thread is not None and self._loop is not None:
+        if thread is not None:
             self._drain_s = timeout_s
-            with contextlib.suppress(RuntimeError):  # the loop ended by itself
-                self._loop.call_soon_threadsafe(self._stop.set)
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop ended by itself
+                    self._loop.call_soon_threadsafe(self._stop.set)
             thread.join()
-        self._close_doors()
+        for door in self._doors:
+            door.close()
 
     @property
     def is_serving(self) -> bool:
         """Between `start` and `stop`, unless the server's thread died of a fault (logged)."""
         return self._thread is not None and self._thread.is_alive()
 
-    def _close_doors(self) -> None:
-        for door in self._doors:
-            door.close()
-
-    def _run(self, serving: threading.Event) -> None:
+    def _run(self, serving: Future[None]) -> None:
         try:
-            asyncio.run(self._serve(serving))
-        except Exception:
+            with asyncio.Runner() as runner:
+                runner.run(self._serve(serving))
+        except Exception as error:
             LOG.exception("local API ended sockets=%s", [str(door.path) for door in self._doors])
-        finally:
-            serving.set()
+            if not serving.done():
+                serving.set_exception(ApiUnavailable(self._why_unavailable(error)))
 
-    async def _serve(self, serving: threading.Event) -> None:
+    def _why_unavailable(self, error: Exception) -> str:
+        return (
+            f"Nobody can be served at {' and '.join(str(door.path) for door in self._doors)}: {error}. "
+            "See the log; if descriptors or threads ran out, raise LimitNOFILE or TasksMax of the unit."
+        )
+
+    async def _serve(self, serving: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
         rooms = [_Room(door, self._handler, self._refuse, self._limits) for door in self._doors]
         for room in rooms:
             await room.enter()
         LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
-        serving.set()
+        serving.set_result(None)
         await self._stop.wait()
         for room in rooms:
             await room.leave(self._drain_s)
