@@ -51,7 +51,7 @@ class Handlers:
             "get_inventory": inventory,
             "get_domains": lambda snapshot: {"domains": guests(snapshot, now_s=self._clock())},
             "get_usage": _usage_document,
-            "get_conflicts": lambda snapshot: snapshot.usage.conflicts,
+            "get_conflicts": lambda snapshot: snapshot.conflicts,
             "get_health": self._health,
             "get_report": self._report,
         }

@@ -28,15 +28,15 @@ def report_pass(before: Snapshot, after: Snapshot) -> None:
     usage = after.usage
     line = (
         f"pass epoch={after.identity.epoch} generation={after.generation} guests={len(after.ledger.sightings)}"
-        f" conflicts={len(usage.conflicts)} free_dedicated={usage.host.dedicated.free or '-'}"
+        f" conflicts={len(after.conflicts)} free_dedicated={usage.host.dedicated.free or '-'}"
     )
     worse = odd or _new_conflicts(before, after) or _new_problems(before, after)
     LOG.log(logging.WARNING if worse else logging.INFO, " ".join([line, *parts]))
 
 
 def _new_conflicts(before: Snapshot, after: Snapshot) -> list[Conflict]:
-    known = {row.id for row in before.usage.conflicts}
-    return [row for row in after.usage.conflicts if row.id not in known]
+    known = {row.id for row in before.conflicts}
+    return [row for row in after.conflicts if row.id not in known]
 
 
 def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
@@ -55,8 +55,8 @@ def _new_misfits(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:
-    still = {row.id for row in after.usage.conflicts}
-    gone = [row.id for row in before.usage.conflicts if row.id not in still]
+    still = {row.id for row in after.conflicts}
+    gone = [row.id for row in before.conflicts if row.id not in still]
     appeared = [f"{row.id} ({_owners(row)})" for row in _new_conflicts(before, after)]
     return _named("appeared", appeared) + _named("gone", gone)
 
@@ -99,6 +99,6 @@ def status_line(snapshot: Snapshot) -> str:
     active = sum(sighting.is_active for sighting in snapshot.ledger.sightings.values())
     failing = ", ".join(state.name for state in snapshot.sources if state.problem is not None)
     return (
-        f"{active} active of {len(snapshot.ledger.sightings)} guests, {len(usage.conflicts)} conflicts,"
+        f"{active} active of {len(snapshot.ledger.sightings)} guests, {len(snapshot.conflicts)} conflicts,"
         f" free dedicated CPUs {usage.host.dedicated.free or 'none'}" + (f"; cannot read: {failing}" if failing else "")
     )

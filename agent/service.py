@@ -173,7 +173,7 @@ class Service:
         is_news = after.usage is not before.usage or not before.complete or after.source("journal").problem is not None
         # Before all sources were read once, a conflict that is not seen is not gone: its date must stay.
         if after.complete and is_news:
-            self._remember({row.id: row.since for row in after.usage.conflicts if row.since is not None})
+            self._remember({row.id: row.since for row in after.conflicts if row.since is not None})
         if self._udev is not None:
             self._report_source("udev", self._udev.problem)
 

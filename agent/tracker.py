@@ -64,5 +64,5 @@ class Tracker:
             return self._snapshot
 
     def _dated(self, base: Snapshot, made: Snapshot) -> Snapshot:
-        since = {row.id: row.since for row in base.usage.conflicts if row.since is not None}
+        since = {row.id: row.since for row in base.conflicts if row.since is not None}
         return dated(made, since if base.complete else self._since | since, self._now())

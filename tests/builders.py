@@ -9,13 +9,14 @@ from typing import NamedTuple, TypedDict, Unpack
 
 import msgspec
 
+from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import DomainState, GuestDevice, Maker, ObservedDomain, Pin, RunIdentity, Sighting, Validity
 from agent.core.host_config import DeviceSpec, HostConfig
 from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes, account, connect, see_all
 from agent.core.pci import DeviceType, MdevType, MediatedDevice, PciAddress, PciDevice
 from agent.core.topology import Cpu, HostCell, HostTopology, PagePool
-from agent.core.usage import Usage, fold
+from agent.core.usage import Folded, Usage, fold
 
 KIB_PER_MIB = 1024
 CONNECTION = 1
@@ -28,9 +29,17 @@ class Host(NamedTuple):
     topology: HostTopology
     config: HostConfig
 
+    def folded(self, *guests: Sighting) -> Folded:
+        """What the guests make of it."""
+        return fold(self.topology, self.config, guests)
+
     def usage(self, *guests: Sighting) -> Usage:
         """What the guests use of it."""
-        return fold(self.topology, self.config, guests)
+        return self.folded(*guests).usage
+
+    def conflicts(self, *guests: Sighting) -> tuple[Conflict, ...]:
+        """What of the guests contradicts."""
+        return self.folded(*guests).conflicts
 
 
 class Node(NamedTuple):

@@ -66,9 +66,12 @@ def with_cpu(topology: HostTopology, number: int, **facts: object) -> HostTopolo
     return msgspec.structs.replace(topology, cpus=cpus, cells=cells)
 
 
-def usage_of(topology: HostTopology, *guests: Sighting, config: HostConfig = SPLIT) -> Usage:
-    """The books of these guests."""
-    return fold(topology, config, guests)
+def usage_of(
+    topology: HostTopology, *guests: Sighting, config: HostConfig = SPLIT
+) -> tuple[Usage, tuple[Conflict, ...]]:
+    """What these guests use, and what contradicts."""
+    made = fold(topology, config, guests)
+    return made.usage, made.conflicts
 
 
 def devices() -> tuple[PciDevice, ...]:
@@ -217,8 +220,7 @@ def conflict(
 
 def with_conflicts(report: Report, *conflicts: Conflict) -> Report:
     """The same report with exactly these rows."""
-    usage = msgspec.structs.replace(report.usage, conflicts=conflicts)
-    return msgspec.structs.replace(report, usage=usage, conflicts=conflicts)
+    return msgspec.structs.replace(report, conflicts=conflicts)
 
 
 @contextlib.contextmanager

@@ -173,7 +173,7 @@ class Rig:
     def _on_pass(self, before: Snapshot, after: Snapshot) -> None:
         report_pass(before, after)
         self.told.append((before, after))
-        self.since = {row.id: row.since for row in after.usage.conflicts if row.since is not None}
+        self.since = {row.id: row.since for row in after.conflicts if row.since is not None}
 
     def _read(self, path: str) -> bytes:
         name = path.removeprefix(f"{self.root}/")
@@ -195,7 +195,7 @@ def free(snapshot: Snapshot) -> str:
 
 def held(snapshot: Snapshot) -> str:
     """All CPUs that guests hold."""
-    return str(CpuSet(row.cpu for row in snapshot.usage.host.holders))
+    return str(CpuSet(row.cpu for row in snapshot.usage.holders))
 
 
 def remarks(snapshot: Snapshot, name: str) -> tuple[str, ...]:
@@ -205,4 +205,4 @@ def remarks(snapshot: Snapshot, name: str) -> tuple[str, ...]:
 
 def kinds(snapshot: Snapshot) -> list[str]:
     """Kinds of the conflicts, in order."""
-    return [row.kind for row in snapshot.usage.conflicts]
+    return [row.kind for row in snapshot.conflicts]

@@ -40,11 +40,16 @@ class Topology(ReportCommand):
             columns,
             [list(row.values()) for row in rows],
             lambda: topology_text(
-                report.topology, report.usage, width=self.width, paint=self.paint, everything=options.all_devices
+                report.topology,
+                report.usage,
+                report.conflicts,
+                width=self.width,
+                paint=self.paint,
+                everything=options.all_devices,
             ),
         )
 
 
 def _with_states(rows: list[dict[str, Any]], report: Report) -> list[dict[str, Any]]:
-    states = cpu_states(report.topology, report.usage)
+    states = cpu_states(report.topology, report.usage, report.conflicts)
     return [{**row, "state": states[row["id"]].name.lower()} for row in rows]

@@ -19,11 +19,9 @@ class Usage(ReportCommand):
     )
 
     def answer(self, report: Report, _options: argparse.Namespace) -> Answer:
-        """The books; conflicts have their own command."""
-        books = wire.to_builtins(report.usage)
-        books.pop("conflicts")
+        """As the API tells it."""
         return Answer(
-            {"epoch": report.epoch, "generation": report.generation, **books},
+            {"epoch": report.epoch, "generation": report.generation, **wire.to_builtins(report.usage)},
             UsageRow._fields,
             usage_rows(report.usage),
             lambda: usage_text(report.usage, width=self.width),

@@ -7,7 +7,6 @@ from typing import Literal
 
 from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
-from agent.core.holds import hold, host_sets
 from agent.core.ledger import Holds
 from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, SourceState
@@ -82,7 +81,7 @@ def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
         topology=inventory(snapshot),
         guests=guests(snapshot, now_s=now_s),
         usage=snapshot.usage,
-        conflicts=snapshot.usage.conflicts,
+        conflicts=snapshot.conflicts,
         health=health(snapshot, now_s=now_s, interval_s=interval_s),
     )
 
@@ -94,9 +93,8 @@ def inventory(snapshot: Snapshot) -> HostTopology:
 
 def guests(snapshot: Snapshot, *, now_s: float) -> tuple[GuestReport, ...]:
     """Every guest as of now_s (monotonic), by name and uuid."""
-    sets = host_sets(snapshot.topology, snapshot.config)
     return tuple(
-        GuestReport(sighting=seen, holds=hold(seen, sets), age_s=max(now_s - seen.begun_at, 0.0))
+        GuestReport(sighting=seen, holds=snapshot.holds[seen.uuid], age_s=max(now_s - seen.begun_at, 0.0))
         for seen in sorted(snapshot.ledger.sightings.values(), key=lambda one: (one.name, one.uuid))
     )
 
@@ -112,7 +110,7 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
     reasons = (*_reasons_of_sources(snapshot, sources), *_reasons_of_guests(snapshot))
     seen = tuple(snapshot.ledger.sightings.values())
     active = sum(one.is_active for one in seen)
-    accepted = sum(row.accepted for row in snapshot.usage.conflicts)
+    accepted = sum(row.accepted for row in snapshot.conflicts)
     return Health(
         status="down" if _is_blind(snapshot) else "degraded" if reasons else "ok",
         ready=snapshot.complete and not any(_is_stale(one.name, one.age_s, stale_after_s) for one in sources),
@@ -120,7 +118,7 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
         sources=sources,
         guests_active=active,
         guests_inactive=len(seen) - active,
-        conflicts=len(snapshot.usage.conflicts) - accepted,
+        conflicts=len(snapshot.conflicts) - accepted,
         conflicts_accepted=accepted,
         problems=len(_problems(snapshot)),
     )
@@ -160,7 +158,7 @@ def _reasons_of_guests(snapshot: Snapshot) -> Iterator[str]:
         yield f"What was last known counts for {_count(untrusted, 'guest')} not readable now: see agentctl guests."
     if snapshot.usage.free_is_uncertain:
         yield "The CPUs of a guest are unknown, so CPUs called free may not be: see agentctl usage."
-    pressing = [row for row in snapshot.usage.conflicts if not row.accepted and row.severity != "info"]
+    pressing = [row for row in snapshot.conflicts if not row.accepted and row.severity != "info"]
     if pressing:
         kinds = ", ".join(sorted({row.kind for row in pressing}))
         yield f"{_count(len(pressing), 'conflict')} ({kinds}): see agentctl conflicts."

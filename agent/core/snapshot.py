@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -10,10 +11,10 @@ from agent.core import ledger as books
 from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
-from agent.core.ledger import Ledger, Listing, Processes
+from agent.core.ledger import Holds, Ledger, Listing, Processes
 from agent.core.topology import EMPTY, HostTopology
 from agent.core.usage import Usage, fold
-from agent.core.values import Value
+from agent.core.values import ReadOnlyMap, Value
 
 
 class SourceState(Value, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class Identity(Value, frozen=True, kw_only=True):
 class Snapshot(Value, frozen=True, kw_only=True):
     """Readers take a reference; only the tracker replaces it, and each replacement raises `generation`.
 
+    usage, conflicts, holds: as folded from topology, config and the ledger's sightings.
     complete: a pass over all sources has been made since the start.
     """
 
@@ -48,6 +50,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
     topology: HostTopology
     ledger: Ledger
     usage: Usage
+    conflicts: tuple[Conflict, ...] = ()
+    holds: ReadOnlyMap[str, Holds] = MappingProxyType({})
     sources: tuple[SourceState, ...] = ()
     complete: bool = False
 
@@ -85,10 +89,8 @@ class Findings(Value, frozen=True, kw_only=True):
 
 def first(identity: Identity, config: HostConfig) -> Snapshot:
     """Before anything was looked at."""
-    empty = Ledger()
-    return Snapshot(
-        identity=identity, generation=0, config=config, topology=EMPTY, ledger=empty, usage=fold(EMPTY, config, ())
-    )
+    usage = fold(EMPTY, config, ()).usage
+    return Snapshot(identity=identity, generation=0, config=config, topology=EMPTY, ledger=Ledger(), usage=usage)
 
 
 def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
@@ -98,25 +100,20 @@ def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
         topology = found.topology
     ledger = _ledger_after(snapshot.ledger, found)
     same = topology is snapshot.topology and not material_changes(snapshot.ledger, ledger)
-    return msgspec.structs.replace(
+    after = msgspec.structs.replace(
         snapshot,
         generation=snapshot.generation + 1,
         topology=topology,
         ledger=ledger,
-        usage=snapshot.usage if same else fold(topology, snapshot.config, ledger.sightings.values()),
         sources=_sources_after(snapshot.sources, found.sources),
         complete=snapshot.complete or found.listing is not None,
     )
+    return after if same else _folded(after)
 
 
 def configured(snapshot: Snapshot, config: HostConfig) -> Snapshot:
     """The next snapshot under another configuration."""
-    return msgspec.structs.replace(
-        snapshot,
-        generation=snapshot.generation + 1,
-        config=config,
-        usage=fold(snapshot.topology, config, snapshot.ledger.sightings.values()),
-    )
+    return _folded(msgspec.structs.replace(snapshot, generation=snapshot.generation + 1, config=config))
 
 
 def with_sources(snapshot: Snapshot, *states: SourceState) -> Snapshot:
@@ -128,11 +125,10 @@ def with_sources(snapshot: Snapshot, *states: SourceState) -> Snapshot:
 
 def dated(snapshot: Snapshot, since: Mapping[str, str], now: str) -> Snapshot:
     """Every conflict with the time it was first seen: from `since` by id, else `now` (RFC 3339)."""
-    if all(conflict.since is not None for conflict in snapshot.usage.conflicts):
+    if all(conflict.since is not None for conflict in snapshot.conflicts):
         return snapshot
-    conflicts = tuple(_dated_row(row, since, now) for row in snapshot.usage.conflicts)
-    usage = msgspec.structs.replace(snapshot.usage, conflicts=conflicts)
-    return msgspec.structs.replace(snapshot, usage=usage)
+    conflicts = tuple(_dated_row(row, since, now) for row in snapshot.conflicts)
+    return msgspec.structs.replace(snapshot, conflicts=conflicts)
 
 
 def material_changes(before: Ledger, after: Ledger) -> tuple[str, ...]:
@@ -145,6 +141,11 @@ def material_changes(before: Ledger, after: Ledger) -> tuple[str, ...]:
         if was is not now and (was is None or _material(was) != _material(now)):
             changed.append(uuid)
     return tuple(changed)
+
+
+def _folded(snapshot: Snapshot) -> Snapshot:
+    made = fold(snapshot.topology, snapshot.config, snapshot.ledger.sightings.values())
+    return msgspec.structs.replace(snapshot, usage=made.usage, conflicts=made.conflicts, holds=made.holds)
 
 
 def _material(sighting: Sighting) -> Sighting:

@@ -40,13 +40,11 @@ class CpuState(enum.Enum):
 class CpuBooks:
     """Sets of CPUs to look a CPU's state up in, built once for a map."""
 
-    def __init__(self, usage: Usage) -> None:
-        self.pinned = CpuSet(h.cpu for h in usage.host.holders) | CpuSet(
-            h.cpu for cell in usage.cells for h in cell.holders
-        )
+    def __init__(self, usage: Usage, conflicts: Iterable[Conflict]) -> None:
+        self.pinned = CpuSet(holder.cpu for holder in usage.holders)
         self.dedicated = usage.host.dedicated.total
         self.shared = usage.host.shared_cpus
-        self.conflicting = conflicting_cpus(usage.conflicts)
+        self.conflicting = conflicting_cpus(conflicts)
 
     def state(self, cpu: Cpu) -> CpuState:
         """The one state that matters most."""
@@ -72,9 +70,11 @@ def conflicting_cpus(conflicts: Iterable[Conflict]) -> CpuSet:
     )
 
 
-def cpu_states(topology: HostTopology, usage: Usage) -> ReadOnlyMap[int, CpuState]:
+def cpu_states(
+    topology: HostTopology, usage: Usage, conflicts: Iterable[Conflict]
+) -> ReadOnlyMap[int, CpuState]:
     """State by CPU number, for every CPU of the topology."""
-    books = CpuBooks(usage)
+    books = CpuBooks(usage, conflicts)
     return MappingProxyType({cpu.id: books.state(cpu) for cpu in topology.cpus})
 
 

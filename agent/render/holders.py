@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -155,8 +154,7 @@ def _one(owner: Owner, guest: GuestReport | None, started: Started, how: Callabl
 
 
 def _owners_of_cpu(report: Report, number: int) -> tuple[Owner, ...]:
-    holders = itertools.chain(report.usage.host.holders, *(cell.holders for cell in report.usage.cells))
-    return next((holder.owners for holder in holders if holder.cpu == number), ())
+    return next((holder.owners for holder in report.usage.holders if holder.cpu == number), ())
 
 
 def _owners_of_device(report: Report, address: PciAddress) -> tuple[Owner, ...]:

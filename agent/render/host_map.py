@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
 from agent.core.usage import Usage
@@ -42,12 +43,19 @@ class Block(NamedTuple):
     groups: tuple[tuple[str, tuple[Core, ...]], ...]
 
 
-def host_map(topology: HostTopology, usage: Usage, *, width: int = 80, paint: Paint = no_paint) -> str:
+def host_map(
+    topology: HostTopology,
+    usage: Usage,
+    conflicts: Iterable[Conflict],
+    *,
+    width: int = 80,
+    paint: Paint = no_paint,
+) -> str:
     """Every CPU of the host as a letter, then what the letters mean and which CPUs they stand for.
 
     Lines stay within `width` as long as one core fits. Ends with a newline.
     """
-    states = cpu_states(topology, usage)
+    states = cpu_states(topology, usage, conflicts)
     blocks = [_block(cell_line(cell), _cpus_of(topology, cell)) for cell in topology.cells]
     homeless = [cpu for cpu in topology.cpus if _cell_id(topology, cpu) is None]
     if homeless:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from agent.core.conflicts import Conflict
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
 from agent.core.values import Problem
@@ -17,12 +18,18 @@ from agent.render.table import wrap
 
 
 def topology_text(
-    topology: HostTopology, usage: Usage, *, width: int = 80, paint: Paint = no_paint, everything: bool = False
+    topology: HostTopology,
+    usage: Usage,
+    conflicts: Iterable[Conflict],
+    *,
+    width: int = 80,
+    paint: Paint = no_paint,
+    everything: bool = False,
 ) -> str:
     """The page. everything: all devices, bridges too. Ends with a newline."""
     parts = [
         "".join(wrap(line, width, rest="  ") for line in summary(topology)),
-        host_map(topology, usage, width=width, paint=paint),
+        host_map(topology, usage, conflicts, width=width, paint=paint),
         devices_text(topology, usage, width=width, everything=everything),
         problems_text(topology.problems, width=width, paint=paint),
     ]

@@ -27,7 +27,7 @@ NOVA_SCRIPT = Path(__file__).with_name("nova_usage.py")
 def measure() -> Iterator[Row]:
     """Rounds of both by turns, so that a busy machine slows both; CPU time of one thread each."""
     machine, guests = _host(), _guests()
-    held = len(fold(machine.topology, machine.config, guests).host.holders)
+    held = len(fold(machine.topology, machine.config, guests).usage.holders)
     ours: list[float] = []
     tracker: list[float] = []
     alone: list[float] = []

@@ -67,7 +67,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_text_for_people_is_what_the_pictures_draw(ask: Ask) -> None:
     report = contended()
-    assert ask(report, "topology") == Done(0, topology_text(report.topology, report.usage), "")
+    assert ask(report, "topology") == Done(0, topology_text(report.topology, report.usage, report.conflicts), "")
     assert ask(report, "conflicts") == Done(1, conflicts_text(report.conflicts), "")
 
 

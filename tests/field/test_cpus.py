@@ -13,15 +13,15 @@ from tests.builders import Node, guest, h8, host, ht8
 
 
 def _held(usage: Usage) -> str:
-    return str(CpuSet(row.cpu for row in usage.host.holders))
+    return str(CpuSet(row.cpu for row in usage.holders))
 
 
 def _free(usage: Usage) -> str:
     return str(usage.host.dedicated.free)
 
 
-def _kinds(usage: Usage) -> list[str]:
-    return [row.kind for row in usage.conflicts]
+def _kinds(conflicts: tuple[Conflict, ...]) -> list[str]:
+    return [row.kind for row in conflicts]
 
 
 def _owner_names(row: Conflict) -> list[str | None]:
@@ -31,21 +31,21 @@ def _owner_names(row: Conflict) -> list[str | None]:
 def test_pin_two_domains_one_cpu() -> None:
     """LP#1829349. Claims: four dedicated CPUs would be refused, three would get 5,6,7."""
     a, b, c = guest("a", {0: 2, 1: 3}, mem=1024), guest("b", {0: 3, 1: 4}, mem=1024), guest("c", mem=512)
-    usage = h8().usage(a, b, c)
-    (only,) = usage.conflicts
+    made = h8().folded(a, b, c)
+    (only,) = made.conflicts
     assert (only.id, _owner_names(only)) == ("cpu-pinned-twice:cpu:3", ["a", "b"])
-    assert _held(usage) == "2-4"
-    assert str(usage.host.dedicated.used) == "2-4"
-    assert _free(usage) == "5-7"
-    assert usage.host.memory_kib.used == 2560 * 1024
+    assert _held(made.usage) == "2-4"
+    assert str(made.usage.host.dedicated.used) == "2-4"
+    assert _free(made.usage) == "5-7"
+    assert made.usage.host.memory_kib.used == 2560 * 1024
 
 
 def test_pin_emulator_cpus_count() -> None:
     """LP#1614054. Claims: three dedicated CPUs would get 4,5,7."""
-    usage = h8().usage(guest("a", {0: 2, 1: 3}, emu="6", mem=1024))
-    assert _held(usage) == "2-3,6"
-    assert _free(usage) == "4-5,7"
-    assert usage.conflicts == ()
+    made = h8().folded(guest("a", {0: 2, 1: 3}, emu="6", mem=1024))
+    assert _held(made.usage) == "2-3,6"
+    assert _free(made.usage) == "4-5,7"
+    assert made.conflicts == ()
     beside = guest("a", {0: 2, 1: 3}, emu="0-1,6")
     h8_host = h8()
     assert str(holds(beside, h8_host.topology, h8_host.config).cpus) == "2-3,6"
@@ -54,15 +54,15 @@ def test_pin_emulator_cpus_count() -> None:
 def test_cpu_offline_under_guest() -> None:
     """RHBZ#1264003."""
     guests = (guest("a", {0: 4, 1: 5}), guest("b", {0: 6}))
-    assert h8().usage(*guests).conflicts == ()
-    usage = h8(online="0-4,6-7").usage(*guests)
+    assert h8().conflicts(*guests) == ()
+    made = h8(online="0-4,6-7").folded(*guests)
     assert str(h8(online="0-4,6-7").topology.online) == "0-4,6-7"
-    (only,) = usage.conflicts
+    (only,) = made.conflicts
     assert (only.kind, only.resource.id, _owner_names(only)) == ("pinned-to-offline", "5", ["a"])
-    assert _free(usage) == "2-3,7"
-    back = h8().usage(*guests)
+    assert _free(made.usage) == "2-3,7"
+    back = h8().folded(*guests)
     assert back.conflicts == ()
-    assert (_held(back), _free(back)) == ("4-6", "2-3,7")
+    assert (_held(back.usage), _free(back.usage)) == ("4-6", "2-3,7")
 
 
 def test_smt_isolate_without_smt() -> None:

@@ -35,9 +35,9 @@ def test_pci_pf_blocked_by_vf() -> None:
     assert _free(card.usage(both)) == []
     assert _rows(card.usage(both))[PF].remark == f"2 of its virtual functions are held, {VF0} by x"
     assert PF in _free(card.usage())
-    whole = card.usage(guest("z", dev=(PF,)))
-    assert _free(whole) == []
-    assert _rows(whole)[VF0].remark == f"its physical function {PF} is held by z"
+    whole = card.folded(guest("z", dev=(PF,)))
+    assert _free(whole.usage) == []
+    assert _rows(whole.usage)[VF0].remark == f"its physical function {PF} is held by z"
     assert whole.conflicts == ()
 
 
@@ -53,8 +53,8 @@ def test_mdev_hostdev_without_alias() -> None:
         pci=(function("0000:5e:00.0"), function("0000:65:00.0", mdev_types={"t4": 3})),
         mdevs=(MediatedDevice(uuid=VGPU, type="t4", parent=parent),),
     )
-    usage = card.usage(guest("a", mem=1024, dev=("0000:5e:00.0",), mdev=VGPU))
-    assert [owner.name for owner in _rows(usage)["0000:5e:00.0"].owners] == ["a"]
-    assert [(row.exists, row.parent, len(row.owners)) for row in usage.mdevs] == [(True, parent, 1)]
-    assert usage.conflicts == ()
-    assert _free(usage) == []
+    made = card.folded(guest("a", mem=1024, dev=("0000:5e:00.0",), mdev=VGPU))
+    assert [owner.name for owner in _rows(made.usage)["0000:5e:00.0"].owners] == ["a"]
+    assert [(row.exists, row.parent, len(row.owners)) for row in made.usage.mdevs] == [(True, parent, 1)]
+    assert made.conflicts == ()
+    assert _free(made.usage) == []

@@ -25,6 +25,6 @@ def test_domain_lost_by_libvirt_still_holds() -> None:
     alive = qemu("a", started_at_s=1.0)
     ledger = account(ledger, listing("a", at=10.0), processes(alive, at=10.5))
     lost = account(ledger, listing(at=20.0), processes(alive, at=20.5))
-    usage = h8().usage(*lost.sightings.values())
-    assert str(usage.host.dedicated.free) == "4-7"
-    assert [row.kind for row in usage.conflicts] == ["domain-lost-by-libvirt"]
+    made = h8().folded(*lost.sightings.values())
+    assert str(made.usage.host.dedicated.free) == "4-7"
+    assert [row.kind for row in made.conflicts] == ["domain-lost-by-libvirt"]

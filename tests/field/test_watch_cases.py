@@ -86,7 +86,7 @@ def test_pin_conflict_log_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         caplog.clear()
         reports.append(rig.one_pass(INTERVAL_S))
         warnings.append(len(lines(caplog, logging.INFO)))
-    assert [len(report.usage.conflicts) for report in reports] == [32, 32, 32, 31]
+    assert [len(report.conflicts) for report in reports] == [32, 32, 32, 31]
     assert warnings == [1, 0, 0, 1]
     assert [free(report) for report in reports] == [""] * 4
     assert "cpu-pinned-twice:cpu:7" in lines(caplog, logging.INFO)[0]
@@ -102,7 +102,7 @@ def test_dedicated_set_shrunk_with_guests(tmp_path: Path, caplog: pytest.LogCapt
     before = states(rig)
     rig.restart_agent(config("4-7"))
     after = rig.one_pass(INTERVAL_S)
-    (row,) = after.usage.conflicts
+    (row,) = after.conflicts
     assert (row.id, row.severity) == (f"pinned-outside-dedicated:guest:{uuid_of('a')}", "warning")
     assert row.cause == "a is pinned to CPUs 2-3, outside the dedicated set (4-7)"
     assert free(after) == "4-5,7"
@@ -206,7 +206,7 @@ def test_domain_made_by_others(tmp_path: Path) -> None:
     foreign = rig.run("foreign", 5, 6, mem=2048)
     rig.libvirt.domains[foreign] = msgspec.structs.replace(rig.libvirt.domains[foreign], persistent=False)
     first = rig.one_pass()
-    makers = {owner.name: owner.maker for row in first.usage.host.holders for owner in row.owners}
+    makers = {owner.name: owner.maker for row in first.usage.holders for owner in row.owners}
     assert (held(first), free(first)) == ("2,5-6", "3-4,7")
     assert makers == {"a": "nova", "foreign": "libvirt"}
     assert states(rig) == {"a": "running", "foreign": "running"}

@@ -215,7 +215,7 @@ def test_pci_vfs_recreated(tmp_path: Path) -> None:
     assert row.remark is not None
     assert row.remark.startswith("re-created or rebound under a")
     assert free_devices(second) == [f"0000:3b:02.{n}" for n in (1, 2, 3)]
-    assert [conflict.id for conflict in second.usage.conflicts] == ["device-missing:pci:0000:3b:02.0"]
+    assert [conflict.id for conflict in second.conflicts] == ["device-missing:pci:0000:3b:02.0"]
 
 
 def test_pci_domain_above_ffff(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_mdev_gone_after_host_reboot(tmp_path: Path) -> None:
     rig.restart_agent()
     after = rig.one_pass()
     assert remarks(after, "a") == (f"mediated device missing: {VGPU}",)
-    (row,) = after.usage.conflicts
+    (row,) = after.conflicts
     assert (row.id, row.severity, row.owners[0].uuid) == (f"device-missing:mdev:{VGPU}", "warning", uuid_of("a"))
     assert [(one.uuid, one.exists, [owner.name for owner in one.owners]) for one in after.usage.mdevs] == [
         (VGPU, False, ["a"])

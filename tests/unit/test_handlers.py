@@ -118,6 +118,12 @@ def test_each_path_gives_its_part_of_the_report(api: Api) -> None:
     assert [one["sighting"]["name"] for one in results["/v1/domains"]["domains"]] == ["a", "b"]
 
 
+def test_conflicts_are_sent_once(api: Api) -> None:
+    report = api.get("/v1/report").body
+    assert report.count(b'"cause":') == len(api.report.conflicts) == 1
+    assert "conflicts" not in envelope(api.get("/v1/usage")).result
+
+
 def test_a_result_reads_back_as_the_value_it_was(api: Api) -> None:
     assert wire.from_builtins(envelope(api.get("/v1/report")).result, Report) == api.report
 

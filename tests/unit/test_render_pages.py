@@ -321,7 +321,7 @@ def test_a_class_without_a_word_is_shown_by_number() -> None:
 
 def test_the_topology_page_ends_with_what_the_host_contradicts_itself_about() -> None:
     report = contended()
-    assert topology_text(report.topology, report.usage).endswith(
+    assert topology_text(report.topology, report.usage, report.conflicts).endswith(
         """
 1 problem in what the host says of itself:
   sys/devices/system/cpu/cpu9/cache: the L3 cache could not be read, so it is
@@ -341,9 +341,9 @@ def test_distances_are_told_once_some_cells_are_nearer_than_others() -> None:
         for cell in cells
     )
     topology = msgspec.structs.replace(smt_topology(cells=4), cells=moved, problems=(Problem(source="s", what="w"),))
-    text = topology_text(topology, contended().usage)
+    text = topology_text(topology, contended().usage, ())
     assert "near cells: 0 to 1 (12); 1 to 0 (12); 2 to 3 (12); 3 to 2 (12)\n" in text
-    assert "near cells" not in topology_text(smt_topology(cells=4), contended().usage)
+    assert "near cells" not in topology_text(smt_topology(cells=4), contended().usage, ())
 
 
 def test_a_shared_uuid_is_what_finds_a_guests_conflicts() -> None:

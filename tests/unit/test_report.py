@@ -19,13 +19,16 @@ FRESH = tuple(SourceState(name=name, read_at=100.0) for name in ("domains", "lib
 
 
 def _snapshot(on: Host, ledger: Ledger, *, sources: tuple[SourceState, ...] = FRESH, complete: bool = True) -> Snapshot:
+    made = on.folded(*ledger.sightings.values())
     return Snapshot(
         identity=IDENTITY,
         generation=7,
         config=on.config,
         topology=on.topology,
         ledger=ledger,
-        usage=on.usage(*ledger.sightings.values()),
+        usage=made.usage,
+        conflicts=made.conflicts,
+        holds=made.holds,
         sources=sources,
         complete=complete,
     )

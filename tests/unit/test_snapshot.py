@@ -47,7 +47,7 @@ def free(snapshot: Snapshot) -> str:
 
 def test_the_first_picture_knows_nothing_and_says_so() -> None:
     assert (FIRST.generation, FIRST.complete, FIRST.topology) == (0, False, EMPTY)
-    assert (FIRST.usage.cells, FIRST.usage.conflicts, free(FIRST)) == ((), (), "")
+    assert (FIRST.usage.cells, FIRST.conflicts, free(FIRST)) == ((), (), "")
     assert FIRST.source("sysfs") == SourceState(name="sysfs", read_at=None, problem=None)
 
 
@@ -137,12 +137,12 @@ def test_another_configuration_is_folded_over_what_is_known() -> None:
     before = take_in(FIRST, found(guest("a", {0: 2}), at=1.0))
     after = configured(before, HostConfig(dedicated=CpuSet.parse("4-7"), shared=CpuSet.parse("0-1")))
     assert (free(after), after.generation, after.ledger) == ("4-7", before.generation + 1, before.ledger)
-    assert [row.kind for row in after.usage.conflicts] == ["pinned-outside-dedicated"]
+    assert [row.kind for row in after.conflicts] == ["pinned-outside-dedicated"]
 
 
 def test_dates_are_given_by_id_and_else_are_now() -> None:
     both = take_in(FIRST, found(guest("a", {0: 2, 1: 3}), guest("b", {0: 2, 1: 3}), at=1.0))
-    rows = {row.id: row.since for row in dated(both, {TWICE: "before"}, "now").usage.conflicts}
+    rows = {row.id: row.since for row in dated(both, {TWICE: "before"}, "now").conflicts}
     assert rows == {"cpu-pinned-twice:cpu:2": "now", TWICE: "before"}
 
 

@@ -49,7 +49,7 @@ def conflicting() -> tuple[Sighting, Sighting]:
 
 
 def dates(snapshot: Snapshot) -> dict[str, str | None]:
-    return {row.id: row.since for row in snapshot.usage.conflicts}
+    return {row.id: row.since for row in snapshot.conflicts}
 
 
 def run_at_once(works: Sequence[Callable[[], None]]) -> None:
@@ -89,8 +89,8 @@ def test_a_reader_keeps_the_picture_that_it_took() -> None:
     owner = tracker()
     before = owner.take_in(seen(*conflicting(), at=1.0))
     owner.take_in(seen(at=2.0))
-    assert [row.id for row in before.usage.conflicts] == [TWICE]
-    assert owner.snapshot.usage.conflicts == ()
+    assert [row.id for row in before.conflicts] == [TWICE]
+    assert owner.snapshot.conflicts == ()
 
 
 def test_no_change_is_lost_when_many_threads_change_at_once() -> None:

@@ -11,7 +11,7 @@ from agent.core.conflicts import Conflict, Owner, Resource
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
 from agent.core.host_config import AcceptRule
-from agent.core.usage import CpuHolder, Usage
+from agent.core.usage import CpuHolder
 from tests.builders import Host, Node, configured, guest, h2x4, h8, host, ht8, unread, uuid_of
 
 ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
@@ -26,8 +26,8 @@ def _by_uuid(*owners: Owner) -> tuple[Owner, ...]:
     return tuple(sorted(owners, key=lambda owner: owner.uuid or ""))
 
 
-def _only(usage: Usage) -> Conflict:
-    (row,) = usage.conflicts
+def _only(conflicts: tuple[Conflict, ...]) -> Conflict:
+    (row,) = conflicts
     return row
 
 
@@ -46,7 +46,7 @@ def _commands(row: Conflict) -> list[str]:
 
 def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command() -> None:
     a, b = guest("a", {0: 2, 1: 3}), guest("b", {0: 5}, emu="3")
-    assert _only(h8().usage(a, b)) == Conflict(
+    assert _only(h8().conflicts(a, b)) == Conflict(
         id="cpu-pinned-twice:cpu:3",
         kind="cpu-pinned-twice",
         resource=Resource(kind="cpu", id="3", cell=0),
@@ -64,29 +64,29 @@ def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command() -> Non
 
 def test_two_rows_never_propose_the_same_free_cpu_and_stay_in_the_cell_while_it_has_one() -> None:
     guests = [guest(name, {0: 0, 1: 1, 2: 2}) for name in ("a", "b")] + [guest("c", {0: 4})]
-    actions = [row.action for row in h2x4().usage(*guests).conflicts]
+    actions = [row.action for row in h2x4().conflicts(*guests)]
     assert [action.split(" --live")[0].split(" ")[-1] for action in actions] == ["3", "5", "6"]
-    in_cell_1 = h2x4().usage(guest("a", {0: 4}), guest("b", {0: 4})).conflicts[0].action
+    in_cell_1 = h2x4().conflicts(guest("a", {0: 4}), guest("b", {0: 4}))[0].action
     assert in_cell_1.split(" --live")[0].endswith(" 0 5")
 
 
 def test_without_a_free_cpu_the_way_out_is_another_host() -> None:
     full = [guest("a", {0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7}), guest("b", {0: 7})]
-    assert "to another host or shut it down, since no dedicated CPU is free here" in _only(h8().usage(*full)).action
+    assert "to another host or shut it down, since no dedicated CPU is free here" in _only(h8().conflicts(*full)).action
 
 
 def test_guests_of_other_managers_are_left_to_their_managers() -> None:
     nova = [guest("a", {0: 2}, maker="nova"), guest("b", {0: 2}, maker="nova")]
-    assert "openstack server migrate --live-migration" in _only(h8().usage(*nova)).action
+    assert "openstack server migrate --live-migration" in _only(h8().conflicts(*nova)).action
     ovirt = [guest("a", {0: 2}, maker="ovirt"), guest("b", {0: 2}, maker="ovirt")]
-    assert "let ovirt migrate" in _only(h8().usage(*ovirt)).action.lower()
+    assert "let ovirt migrate" in _only(h8().conflicts(*ovirt)).action.lower()
     mixed = [guest("a", {0: 2}, maker="nova"), guest("b", {0: 2})]
-    assert "virsh vcpupin b 0 3" in _only(h8().usage(*mixed)).action
+    assert "virsh vcpupin b 0 3" in _only(h8().conflicts(*mixed)).action
 
 
 def test_names_are_quoted_for_a_shell_and_transient_guests_have_no_config_to_change() -> None:
     odd = [guest("it's", {0: 2}, persistent=False), guest("n", {0: 2}, maker="nova")]
-    assert """virsh vcpupin 'it'"'"'s' 0 3 --live`""" in _only(h8().usage(*odd)).action
+    assert """virsh vcpupin 'it'"'"'s' 0 3 --live`""" in _only(h8().conflicts(*odd)).action
 
 
 @pytest.mark.parametrize(
@@ -103,43 +103,43 @@ def test_names_are_quoted_for_a_shell_and_transient_guests_have_no_config_to_cha
     ],
 )
 def test_a_guest_whose_name_virsh_would_take_for_something_else_is_named_by_uuid(name: str) -> None:
-    (command,) = _commands(_only(h8().usage(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
+    (command,) = _commands(_only(h8().conflicts(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
     assert command == f"virsh vcpupin {uuid_of(name)} 0 3 --live --config"
 
 
 @pytest.mark.parametrize("name", ["vm7", "7-up", "cafe", "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeeg"])
 def test_a_guest_whose_name_is_nothing_else_to_virsh_is_named_by_it(name: str) -> None:
-    (command,) = _commands(_only(h8().usage(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
+    (command,) = _commands(_only(h8().conflicts(guest(name, {0: 2}), guest("n", {0: 2}, maker="nova"))))
     assert command == f"virsh vcpupin {name} 0 3 --live --config"
 
 
 def test_a_guest_whose_name_is_blank_is_told_by_its_uuid() -> None:
-    row = _only(h8().usage(guest("  ", {0: 2}), guest("n", {0: 2}, maker="nova")))
+    row = _only(h8().conflicts(guest("  ", {0: 2}), guest("n", {0: 2}, maker="nova")))
     assert f"{uuid_of('  ')} (vCPU 0)" in row.cause
     assert row.action.startswith(f"Re-pin {uuid_of('  ')} with `virsh vcpupin {uuid_of('  ')} 0 3")
 
 
 def test_three_guests_on_one_cpu_are_one_row_and_one_that_leaves_frees_nothing() -> None:
     three = [guest(name, {0: 2}) for name in ("a", "b", "c")]
-    assert len(_only(h8().usage(*three)).owners) == 3
-    two = h8().usage(*three[:2])
-    assert len(_only(two).owners) == 2
-    one = h8().usage(three[0])
-    assert (one.conflicts, str(one.host.dedicated.used)) == ((), "2")
+    assert len(_only(h8().conflicts(*three)).owners) == 3
+    two = h8().folded(*three[:2])
+    assert len(_only(two.conflicts).owners) == 2
+    one = h8().folded(three[0])
+    assert (one.conflicts, str(one.usage.host.dedicated.used)) == ((), "2")
 
 
 def test_two_threads_of_one_guest_on_one_cpu_contradict_nobody() -> None:
-    usage = h8().usage(guest("a", {0: 2, 1: 2}, emu="2"))
-    assert (usage.conflicts, str(usage.host.dedicated.used)) == ((), "2")
+    made = h8().folded(guest("a", {0: 2, 1: 2}, emu="2"))
+    assert (made.conflicts, str(made.usage.host.dedicated.used)) == ((), "2")
 
 
 def test_an_accept_rule_marks_the_row_by_guest_name_uuid_or_star() -> None:
     for who in ("a", uuid_of("b"), "*"):
         accepting = configured(h8(), accept=(AcceptRule(kind="cpu-pinned-twice", guest=who),))
-        assert _only(accepting.usage(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
+        assert _only(accepting.conflicts(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
     for rule in (AcceptRule(kind="cpu-pinned-twice", guest="c"), AcceptRule(kind="device-twice", guest="*")):
         refusing = configured(h8(), accept=(rule,))
-        assert not _only(refusing.usage(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
+        assert not _only(refusing.conflicts(guest("a", {0: 2}), guest("b", {0: 2}))).accepted
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_of_four_guests_on_one_cpu_at_most_one_may_be_named_by_no_accept_rule(
     named: tuple[str, ...], accepted: bool
 ) -> None:
     on = configured(h8(), accept=tuple(AcceptRule(kind="cpu-pinned-twice", guest=name) for name in named))
-    row = _only(on.usage(*(guest(name, {0: 2}) for name in "abcd")))
+    row = _only(on.conflicts(*(guest(name, {0: 2}) for name in "abcd")))
     assert (len(row.owners), row.accepted) == (4, accepted)
 
 
@@ -168,42 +168,44 @@ def test_a_fault_that_each_guest_has_for_itself_is_accepted_for_each(named: tupl
     """Two guests pinned to an offline CPU are not in each other's way: bringing one of them home leaves the other."""
     rules = [AcceptRule(kind="pinned-to-offline", guest=name) for name in named]
     on = configured(h8(online="0-6"), accept=(*rules, AcceptRule(kind="cpu-pinned-twice", guest="*")))
-    rows = {row.kind: row.accepted for row in on.usage(guest("a", {0: 7}), guest("b", {0: 7})).conflicts}
+    rows = {row.kind: row.accepted for row in on.conflicts(guest("a", {0: 7}), guest("b", {0: 7}))}
     assert rows == {"cpu-pinned-twice": True, "pinned-to-offline": accepted}
 
 
 def test_a_row_of_one_guest_is_accepted_when_that_guest_is() -> None:
     rule = AcceptRule(kind="pinned-outside-dedicated", guest="a")
     on = configured(h8(), accept=(rule,))
-    rows = on.usage(guest("a", {0: 0}), guest("b", {0: 1})).conflicts
+    rows = on.conflicts(guest("a", {0: 0}), guest("b", {0: 1}))
     assert {owner.name: row.accepted for row in rows for owner in row.owners} == {"a": True, "b": False}
 
 
 def test_holders_name_every_held_cpu_and_cells_those_of_their_own() -> None:
     usage = h2x4().usage(guest("a", {0: 0, 1: 4}), guest("b", {0: 4}))
     rows = (CpuHolder(cpu=0, owners=(_owner("a"),)), CpuHolder(cpu=4, owners=_by_uuid(_owner("a"), _owner("b"))))
-    assert usage.host.holders == rows
+    assert usage.holders == rows
     assert [cell.holders for cell in usage.cells] == [rows[:1], rows[1:]]
 
 
 def test_siblings_of_an_isolated_guest_are_not_offered_and_not_to_be_pinned() -> None:
-    alone = ht8().usage(guest("a", {0: 0, 1: 1}, facts=ISOLATE))
-    assert str(alone.host.dedicated.free) == "2-3,6-7"
-    assert [one.text for one in alone.remarks] == ["thread policy isolate keeps CPUs 4-5 idle, not offered to others"]
+    alone = ht8().folded(guest("a", {0: 0, 1: 1}, facts=ISOLATE))
+    assert str(alone.usage.host.dedicated.free) == "2-3,6-7"
+    assert [one.text for one in alone.usage.remarks] == [
+        "thread policy isolate keeps CPUs 4-5 idle, not offered to others"
+    ]
     assert alone.conflicts == ()
-    row = _only(ht8().usage(guest("a", {0: 0, 1: 1}, facts=ISOLATE), guest("b", {0: 5, 1: 2})))
+    row = _only(ht8().conflicts(guest("a", {0: 0, 1: 1}, facts=ISOLATE), guest("b", {0: 5, 1: 2})))
     assert (row.id, row.severity) == ("sibling-of-isolated:cpu:5", "warning")
     assert row.owners == _by_uuid(_owner("a"), _owner("b"))
     assert "virsh vcpupin b 0 3 --live --config" in row.action
 
 
 def test_two_isolated_guests_on_one_core_are_two_rows() -> None:
-    usage = ht8().usage(guest("a", {0: 0}, facts=ISOLATE), guest("b", {0: 4}, facts=ISOLATE))
-    assert [row.id for row in usage.conflicts] == ["sibling-of-isolated:cpu:0", "sibling-of-isolated:cpu:4"]
+    made = ht8().folded(guest("a", {0: 0}, facts=ISOLATE), guest("b", {0: 4}, facts=ISOLATE))
+    assert [row.id for row in made.conflicts] == ["sibling-of-isolated:cpu:0", "sibling-of-isolated:cpu:4"]
 
 
 def test_a_pin_to_an_offline_cpu_says_how_to_bring_it_back() -> None:
-    row = _only(h8(online="0-6").usage(guest("a", {0: 7})))
+    row = _only(h8(online="0-6").conflicts(guest("a", {0: 7})))
     assert (row.id, row.severity, row.resource.cell) == ("pinned-to-offline:cpu:7", "error", None)
     assert row.cause == "CPU 7 is offline, and a (vCPU 0) is pinned to it"
     assert "echo 1 > /sys/devices/system/cpu/cpu7/online" in row.action
@@ -211,19 +213,19 @@ def test_a_pin_to_an_offline_cpu_says_how_to_bring_it_back() -> None:
 
 def test_pins_to_cpus_that_are_withheld_or_do_not_exist_count_as_offline() -> None:
     withheld = _with_cpu(h8(), 7, allowed=False)
-    assert "CPU 7 is withheld from guests by a cpuset" in _only(withheld.usage(guest("a", {0: 7}))).cause
-    legacy = LEGACY.usage(guest("a", {0: 9}))
-    assert "CPU 9 is not on this host" in _only(legacy).cause
+    assert "CPU 7 is withheld from guests by a cpuset" in _only(withheld.conflicts(guest("a", {0: 7}))).cause
+    legacy = LEGACY.folded(guest("a", {0: 9}))
+    assert "CPU 9 is not on this host" in _only(legacy.conflicts).cause
 
 
 def test_a_cpu_whose_state_cannot_be_read_is_neither_offered_nor_called_offline() -> None:
     unsure = _with_cpu(h8(), 3, online=None)
     assert str(unsure.usage().host.dedicated.free) == "2,4-7"
-    assert unsure.usage(guest("a", {0: 3})).conflicts == ()
+    assert unsure.conflicts(guest("a", {0: 3})) == ()
 
 
 def test_a_guest_pinned_outside_of_the_dedicated_set_is_named_once_with_its_cpus() -> None:
-    row = _only(h8().usage(guest("a", {0: 0, 1: 1, 2: 2})))
+    row = _only(h8().conflicts(guest("a", {0: 0, 1: 1, 2: 2})))
     assert (row.id, row.severity) == (f"pinned-outside-dedicated:guest:{uuid_of('a')}", "warning")
     assert row.cause == "a is pinned to CPUs 0-1, outside the dedicated set (2-7)"
     assert "floating guests run on CPUs 0-1 too" in row.action
@@ -231,39 +233,39 @@ def test_a_guest_pinned_outside_of_the_dedicated_set_is_named_once_with_its_cpus
 
 def test_without_configured_sets_nothing_is_said_of_a_split() -> None:
     guests = (guest("a", {0: 0}), guest("b", {0: "2-5"}), guest("c", {0: "0-1"}, emu="6"))
-    usage = LEGACY.usage(*guests)
-    assert usage.conflicts == ()
-    assert usage.remarks == ()
-    assert str(usage.host.dedicated.free) == "1-7"
-    assert str(usage.host.shared_cpus) == "0-7"
+    made = LEGACY.folded(*guests)
+    assert made.conflicts == ()
+    assert made.usage.remarks == ()
+    assert str(made.usage.host.dedicated.free) == "1-7"
+    assert str(made.usage.host.shared_cpus) == "0-7"
 
 
 def test_a_shared_set_alone_leaves_no_cpu_for_pins() -> None:
     shared_only = host({0: Node("0-7", 16384)}, shared="0-3")
-    usage = shared_only.usage(guest("a", {0: 5}))
-    assert (usage.host.dedicated.total, usage.host.dedicated.free) == (CpuSet(), CpuSet())
-    assert _only(usage).kind == "pinned-outside-dedicated"
+    made = shared_only.folded(guest("a", {0: 5}))
+    assert (made.usage.host.dedicated.total, made.usage.host.dedicated.free) == (CpuSet(), CpuSet())
+    assert _only(made.conflicts).kind == "pinned-outside-dedicated"
 
 
 def test_floating_vcpus_confined_to_dedicated_cpus_disturb_whoever_is_pinned_there() -> None:
     float_over = guest("f", vcpus=2, cpuset="1-3")
-    quiet = _only(h8().usage(float_over))
+    quiet = _only(h8().conflicts(float_over))
     assert (quiet.id, quiet.severity) == (f"shared-on-dedicated:guest:{uuid_of('f')}", "warning")
     assert quiet.cause == ("Floating vCPUs of f are confined to CPUs 1-3, of which 2-3 are dedicated to pinned guests")
-    loud = _only(h8().usage(float_over, guest("a", {0: 3})))
+    loud = _only(h8().conflicts(float_over, guest("a", {0: 3})))
     assert loud.severity == "error"
     assert "it takes time from a" in loud.action
     assert loud.owners == (_owner("f"),)
 
 
 def test_floating_vcpus_without_a_cpuset_or_over_the_guests_own_pins_are_no_contradiction() -> None:
-    usage = h8().usage(guest("f", vcpus=2), guest("s", vcpus=1, cpuset="0-1"), guest("m", {0: 2, 1: 3, 2: "2-3"}))
-    assert usage.conflicts == ()
+    made = h8().folded(guest("f", vcpus=2), guest("s", vcpus=1, cpuset="0-1"), guest("m", {0: 2, 1: 3, 2: "2-3"}))
+    assert made.conflicts == ()
 
 
 def test_an_iothread_on_another_guests_cpu_is_moved_by_its_own_command() -> None:
-    usage = h8().usage(guest("a", {0: 2}, iothreads={1: "0", 4: "3"}), guest("n", {0: 3}, maker="nova"))
-    row = _only(usage)
+    made = h8().folded(guest("a", {0: 2}, iothreads={1: "0", 4: "3"}), guest("n", {0: 3}, maker="nova"))
+    row = _only(made.conflicts)
     assert "a (iothread 4)" in row.cause
     assert row.action.startswith("Pin iothread 4 of a to the shared set (`virsh iothreadpin a 4 0-1 --live --config`);")
 
@@ -271,7 +273,7 @@ def test_an_iothread_on_another_guests_cpu_is_moved_by_its_own_command() -> None
 def test_emulator_and_iothreads_that_alone_hold_a_cpu_move_to_the_shared_set_each_by_its_command() -> None:
     threads = {1: "3", 2: "0", 5: "3-4"}
     helpers = guest("h", {0: 2}, emu="3", iothreads=threads, persistent=False)
-    row = _only(h8().usage(helpers, guest("a", {0: 3})))
+    row = _only(h8().conflicts(helpers, guest("a", {0: 3})))
     assert row.action.startswith("Pin the emulator and iothreads 1,5 of h to the shared set (`")
     assert _commands(row) == [
         "virsh emulatorpin h 0-1 --live",
@@ -284,7 +286,7 @@ def test_emulator_and_iothreads_that_alone_hold_a_cpu_move_to_the_shared_set_eac
 def test_without_a_usable_shared_set_emulator_and_iothreads_move_to_a_free_cpu(sets: dict[str, CpuSet | None]) -> None:
     on = configured(h8(), **sets)
     helpers = guest("h", {0: 2}, emu="3,5", iothreads={1: "3", 2: "5"})
-    row = _only(on.usage(helpers, guest("n", {0: 3}, maker="nova")))
+    row = _only(on.conflicts(helpers, guest("n", {0: 3}, maker="nova")))
     free = "0" if "dedicated" in sets else "4"
     both = str(CpuSet.parse(f"5,{free}"))
     assert row.action.startswith("Re-pin h with `")
@@ -297,7 +299,7 @@ def test_without_a_usable_shared_set_emulator_and_iothreads_move_to_a_free_cpu(s
 def test_whoever_follows_a_proposal_moves_all_of_the_guests_threads_off_the_cpu() -> None:
     on = host({0: Node("0-7", 16384)}, dedicated="0-7")
     both = guest("b", {0: 2, 1: 3, 2: 3}, emu="2-3", iothreads={1: "3", 2: "0-7"})
-    row = _only(on.usage(both, guest("n", {0: 3}, maker="nova")))
+    row = _only(on.conflicts(both, guest("n", {0: 3}, maker="nova")))
     assert _commands(row) == [
         "virsh vcpupin b 1 0 --live --config",
         "virsh vcpupin b 2 0 --live --config",
@@ -307,23 +309,23 @@ def test_whoever_follows_a_proposal_moves_all_of_the_guests_threads_off_the_cpu(
 
 
 def test_threads_of_another_managers_guest_are_not_moved_for_it() -> None:
-    usage = h8().usage(guest("n", {0: 2}, emu="3", maker="nova"), guest("o", {0: 3}, maker="ovirt"))
-    assert "virsh" not in _only(usage).action
-    by_hand = h8().usage(guest("n", {0: 2}, emu="3", maker="nova"), guest("a", {0: 3}))
-    assert _commands(_only(by_hand)) == ["virsh vcpupin a 0 4 --live --config"]
-    alone = _only(h8().usage(guest("n", vcpus=2, emu="3", maker="nova")))
+    made = h8().folded(guest("n", {0: 2}, emu="3", maker="nova"), guest("o", {0: 3}, maker="ovirt"))
+    assert "virsh" not in _only(made.conflicts).action
+    by_hand = h8().folded(guest("n", {0: 2}, emu="3", maker="nova"), guest("a", {0: 3}))
+    assert _commands(_only(by_hand.conflicts)) == ["virsh vcpupin a 0 4 --live --config"]
+    alone = _only(h8().conflicts(guest("n", vcpus=2, emu="3", maker="nova")))
     assert (alone.kind, alone.action.split(",")[0]) == ("emulator-on-dedicated", "Let nova give n other CPUs")
 
 
 def test_an_emulator_pinned_to_every_cpu_is_not_blamed_for_its_iothreads() -> None:
-    usage = h8().usage(guest("h", {0: 2}, emu="0-7", iothreads={1: "3"}), guest("n", {0: 3}, maker="nova"))
-    row = _only(usage)
+    made = h8().folded(guest("h", {0: 2}, emu="0-7", iothreads={1: "3"}), guest("n", {0: 3}, maker="nova"))
+    row = _only(made.conflicts)
     assert "h (iothread 1)" in row.cause
     assert _commands(row) == ["virsh iothreadpin h 1 0-1 --live --config"]
 
 
 def test_threads_pinned_to_an_offline_cpu_move_to_the_shared_set_too() -> None:
-    row = _only(h8(online="0-6").usage(guest("a", {0: 2}, emu="7")))
+    row = _only(h8(online="0-6").conflicts(guest("a", {0: 2}, emu="7")))
     assert row.action.startswith(
         "Pin the emulator of a to the shared set (`virsh emulatorpin a 0-1 --live --config`), or"
     )
@@ -331,55 +333,55 @@ def test_threads_pinned_to_an_offline_cpu_move_to_the_shared_set_too() -> None:
 
 def test_emulators_of_pinned_guests_on_one_cpu_contradict_only_where_cpus_are_set_apart() -> None:
     guests = (guest("a", {0: 4}, emu="2-3"), guest("b", {0: 5}, emu="2", iothreads={1: "3"}))
-    shared = LEGACY.usage(*guests)
-    assert (shared.conflicts, str(shared.host.dedicated.free)) == ((), "0-1,6-7")
-    apart = h8().usage(*guests)
+    shared = LEGACY.folded(*guests)
+    assert (shared.conflicts, str(shared.usage.host.dedicated.free)) == ((), "0-1,6-7")
+    apart = h8().folded(*guests)
     assert [(row.id, row.severity) for row in apart.conflicts] == [
         ("cpu-pinned-twice:cpu:2", "warning"),
         ("cpu-pinned-twice:cpu:3", "warning"),
     ]
-    with_vcpu = LEGACY.usage(*guests, guest("c", {0: 3}))
+    with_vcpu = LEGACY.folded(*guests, guest("c", {0: 3}))
     assert [(row.id, row.severity) for row in with_vcpu.conflicts] == [("cpu-pinned-twice:cpu:3", "error")]
 
 
 def test_an_emulator_alone_on_dedicated_cpus_is_named_and_still_holds_them() -> None:
-    usage = h8().usage(guest("f", vcpus=2, emu="1-2", iothreads={1: "5"}))
-    row = _only(usage)
+    made = h8().folded(guest("f", vcpus=2, emu="1-2", iothreads={1: "5"}))
+    row = _only(made.conflicts)
     assert (row.id, row.severity) == (f"emulator-on-dedicated:guest:{uuid_of('f')}", "warning")
     assert "dedicated CPUs 2,5" in row.cause
     assert _commands(row) == ["virsh emulatorpin f 0-1 --live --config", "virsh iothreadpin f 1 0-1 --live --config"]
     assert row.action.endswith("; left alone nothing breaks, but CPUs 2,5 are not offered to pinned guests")
-    assert str(usage.host.dedicated.free) == "3-4,6-7"
+    assert str(made.usage.host.dedicated.free) == "3-4,6-7"
 
 
 def test_an_iothread_alone_on_dedicated_cpus_is_moved_by_its_own_command_live_where_nothing_is_defined() -> None:
-    row = _only(h8().usage(guest("f", vcpus=2, emu="0", iothreads={1: "0", 3: "5"}, persistent=False)))
+    row = _only(h8().conflicts(guest("f", vcpus=2, emu="0", iothreads={1: "0", 3: "5"}, persistent=False)))
     assert row.cause == "f has no pinned vCPU, but its iothread 3 is pinned to dedicated CPU 5"
     assert _commands(row) == ["virsh iothreadpin f 3 0-1 --live"]
 
 
 def test_an_emulator_on_dedicated_cpus_without_a_shared_set_asks_for_one() -> None:
-    row = _only(configured(h8(), shared=None).usage(guest("f", vcpus=2, emu="2")))
+    row = _only(configured(h8(), shared=None).conflicts(guest("f", vcpus=2, emu="2")))
     assert (row.kind, _commands(row)) == ("emulator-on-dedicated", [])
     assert row.action.startswith("Name CPUs for the emulator of f in [compute] cpu_shared_set and pin it there;")
 
 
 def test_a_lost_guest_is_critical_and_nobody_is_told_to_re_pin_it() -> None:
-    usage = h8().usage(_lost(guest("a", {0: 2})), _lost(guest("b", {0: 2})))
-    assert [(row.kind, row.severity) for row in usage.conflicts] == [
+    made = h8().folded(_lost(guest("a", {0: 2})), _lost(guest("b", {0: 2})))
+    assert [(row.kind, row.severity) for row in made.conflicts] == [
         ("cpu-pinned-twice", "error"),
         ("domain-lost-by-libvirt", "critical"),
         ("domain-lost-by-libvirt", "critical"),
     ]
-    assert "virsh vcpupin" not in usage.conflicts[0].action
+    assert "virsh vcpupin" not in made.conflicts[0].action
 
 
 def test_cpus_guessed_from_threads_are_not_offered_and_prove_no_contradiction() -> None:
-    usage = h8().usage(guest("a", {0: 2}), unread("u", kernel_cpus="2-3"), unread("v", kernel_cpus="3"))
-    assert usage.conflicts == ()
-    assert str(usage.host.dedicated.free) == "4-7"
-    assert not usage.free_is_uncertain
-    texts = {one.name: one.text for one in usage.remarks}
+    made = h8().folded(guest("a", {0: 2}), unread("u", kernel_cpus="2-3"), unread("v", kernel_cpus="3"))
+    assert made.conflicts == ()
+    assert str(made.usage.host.dedicated.free) == "4-7"
+    assert not made.usage.free_is_uncertain
+    texts = {one.name: one.text for one in made.usage.remarks}
     assert texts["u"] == (
         "pins unknown, CPU 3 held, since its threads may run there: the definition is not well-formed"
     )
@@ -409,4 +411,4 @@ def test_shared_load_is_counted_where_it_is_confined_and_limited_by_the_ratio() 
 
 def test_an_unknown_topology_gives_no_rows_about_cpus_that_may_well_exist() -> None:
     nothing = Host(msgspec.structs.replace(h8().topology, cells=(), cpus=()), h8().config)
-    assert nothing.usage(guest("a", {0: 2})).conflicts == ()
+    assert nothing.conflicts(guest("a", {0: 2})) == ()

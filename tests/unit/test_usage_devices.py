@@ -26,8 +26,8 @@ def _with(seen: Sighting, device: GuestDevice) -> Sighting:
     return msgspec.structs.replace(seen, domain=msgspec.structs.replace(seen.domain, devices=(device,)))
 
 
-def _only(usage: Usage) -> Conflict:
-    (row,) = usage.conflicts
+def _only(conflicts: tuple[Conflict, ...]) -> Conflict:
+    (row,) = conflicts
     return row
 
 
@@ -63,9 +63,9 @@ def test_a_row_says_what_the_device_is_and_who_has_it() -> None:
 
 def test_a_device_of_two_running_guests_is_an_error_and_of_one_that_is_off_only_info() -> None:
     on = h8(pci=(function(NIC, driver="vfio-pci"),))
-    both = _only(on.usage(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="paused")))
+    both = _only(on.conflicts(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="paused")))
     assert (both.id, both.severity, both.resource.cell) == (f"device-twice:pci:{NIC}", "error", 0)
-    off = _only(on.usage(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="shut-off")))
+    off = _only(on.conflicts(guest("a", dev=(NIC,)), guest("b", dev=(NIC,), state="shut-off")))
     assert (off.id, off.severity) == (f"device-twice:pci:{NIC}", "info")
     assert off.owners == both.owners
     assert both.action.startswith("Find out which of the running guests has it")
@@ -74,42 +74,42 @@ def test_a_device_of_two_running_guests_is_an_error_and_of_one_that_is_off_only_
 
 def test_a_device_that_the_host_lacks_is_missing_for_whoever_names_it() -> None:
     on = h8(pci=CARD)
-    running = on.usage(guest("a", dev=(NIC,)))
-    assert (_only(running).id, _only(running).severity) == (f"device-missing:pci:{NIC}", "error")
-    assert _rows(running)[NIC].remark == "not on this host (any more)"
-    assert not _rows(running)[NIC].free
-    assert _only(on.usage(guest("a", dev=(NIC,), state="shut-off"))).severity == "warning"
+    running = on.folded(guest("a", dev=(NIC,)))
+    assert (_only(running.conflicts).id, _only(running.conflicts).severity) == (f"device-missing:pci:{NIC}", "error")
+    assert _rows(running.usage)[NIC].remark == "not on this host (any more)"
+    assert not _rows(running.usage)[NIC].free
+    assert _only(on.conflicts(guest("a", dev=(NIC,), state="shut-off"))).severity == "warning"
 
 
 def test_on_a_host_whose_devices_could_not_be_read_none_is_called_missing() -> None:
-    usage = h8().usage(guest("a", dev=(NIC,)))
-    assert usage.conflicts == ()
-    assert list(_rows(usage)) == [NIC]
+    made = h8().folded(guest("a", dev=(NIC,)))
+    assert made.conflicts == ()
+    assert list(_rows(made.usage)) == [NIC]
 
 
 @pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci", None])
 def test_a_held_device_with_a_vfio_driver_or_none_is_well(driver: str | None) -> None:
-    usage = h8(pci=(function(NIC, driver=driver),)).usage(guest("a", dev=(NIC,)))
-    assert (usage.conflicts, _rows(usage)[NIC].remark) == ((), None)
+    made = h8(pci=(function(NIC, driver=driver),)).folded(guest("a", dev=(NIC,)))
+    assert (made.conflicts, _rows(made.usage)[NIC].remark) == ((), None)
 
 
 def test_a_held_device_that_a_host_driver_has_again_is_lost_to_a_running_guest_only() -> None:
     on = h8(pci=(function(NIC, driver="ixgbe"),))
-    lost = on.usage(guest("a", dev=(NIC,)))
-    assert _only(lost).id == f"device-missing:pci:{NIC}"
-    assert "host driver ixgbe has it again" in _only(lost).cause
-    assert on.usage(guest("a", dev=(NIC,), state="shut-off")).conflicts == ()
+    lost = on.folded(guest("a", dev=(NIC,)))
+    assert _only(lost.conflicts).id == f"device-missing:pci:{NIC}"
+    assert "host driver ixgbe has it again" in _only(lost.conflicts).cause
+    assert on.conflicts(guest("a", dev=(NIC,), state="shut-off")) == ()
 
 
 def test_vdpa_and_macvtap_leave_the_function_to_the_hosts_driver() -> None:
     vdpa = msgspec.structs.replace(function(VF0, "vdpa", driver="mlx5_core"), vdpa=("vhost-vdpa-0",))
     net = msgspec.structs.replace(function(VF1, "type-VF", driver="iavf"), netdevs=(NetInterface(name="ens1v1"),))
-    usage = h8(pci=(vdpa, net)).usage(
+    made = h8(pci=(vdpa, net)).folded(
         _with(guest("a"), GuestDevice(kind="vdpa", source="interface", vdpa="/dev/vhost-vdpa-0")),
         _with(guest("b"), GuestDevice(kind="netdev", source="interface", netdev="ens1v1")),
     )
-    assert usage.conflicts == ()
-    assert {address: [owner.name for owner in row.owners] for address, row in _rows(usage).items()} == {
+    assert made.conflicts == ()
+    assert {address: [owner.name for owner in row.owners] for address, row in _rows(made.usage).items()} == {
         VF0: ["a"],
         VF1: ["b"],
     }
@@ -118,17 +118,17 @@ def test_vdpa_and_macvtap_leave_the_function_to_the_hosts_driver() -> None:
 def test_macvtap_on_a_physical_function_leaves_its_virtual_ones_free() -> None:
     card = msgspec.structs.replace(CARD[0], netdevs=(NetInterface(name="ens1"),))
     tapped = _with(guest("a"), GuestDevice(kind="netdev", source="interface", netdev="ens1"))
-    usage = h8(pci=(card, *CARD[1:])).usage(tapped, guest("v", dev=(VF0,)))
-    assert usage.conflicts == ()
-    assert {address: row.free for address, row in _rows(usage).items()} == {PF: False, VF0: False, VF1: True}
+    made = h8(pci=(card, *CARD[1:])).folded(tapped, guest("v", dev=(VF0,)))
+    assert made.conflicts == ()
+    assert {address: row.free for address, row in _rows(made.usage).items()} == {PF: False, VF0: False, VF1: True}
 
 
 def test_a_physical_function_and_its_virtual_one_cannot_both_be_had() -> None:
     on = h8(pci=CARD)
-    row = _only(on.usage(guest("p", dev=(PF,)), guest("v", dev=(VF0,)), guest("w", dev=(VF1,))))
+    row = _only(on.conflicts(guest("p", dev=(PF,)), guest("v", dev=(VF0,)), guest("w", dev=(VF1,))))
     assert (row.id, row.severity) == (f"pf-and-vf:pci:{PF}", "error")
     assert {owner.name for owner in row.owners} == {"p", "v", "w"}
-    off = _only(on.usage(guest("p", dev=(PF,), state="shut-off"), guest("v", dev=(VF0,))))
+    off = _only(on.conflicts(guest("p", dev=(PF,), state="shut-off"), guest("v", dev=(VF0,))))
     assert off.severity == "info"
 
 
@@ -149,11 +149,11 @@ def test_a_function_with_a_held_mediated_device_cannot_be_had_as_a_whole() -> No
 
 def test_a_mediated_device_of_two_guests_is_named_by_its_uuid() -> None:
     mdevs = (MediatedDevice(uuid=VGPU, parent=PciAddress.parse(GPU)),)
-    row = _only(h8(pci=(function(GPU),), mdevs=mdevs).usage(guest("a", mdev=VGPU), guest("b", mdev=VGPU)))
+    row = _only(h8(pci=(function(GPU),), mdevs=mdevs).conflicts(guest("a", mdev=VGPU), guest("b", mdev=VGPU)))
     assert (row.id, row.severity) == (f"device-twice:mdev:{VGPU}", "error")
 
 
 def test_a_missing_mediated_device_is_an_error_for_a_running_guest() -> None:
-    row = _only(h8().usage(guest("a", mdev=VGPU)))
+    row = _only(h8().conflicts(guest("a", mdev=VGPU)))
     assert (row.id, row.severity) == (f"device-missing:mdev:{VGPU}", "error")
     assert f"mediated device {VGPU} does not exist" in row.cause

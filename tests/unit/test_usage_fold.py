@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostTopology
-from agent.core.usage import CellUsage, HostUsage, Usage, fold
+from agent.core.usage import CellUsage, Folded, HostUsage, fold
 from agent.formats.wire import from_json, to_json
 from tests.unit.strategies import CONFIGS, SIGHTINGS, TOPOLOGIES
 
@@ -27,7 +27,7 @@ def test_any_order_of_guests_gives_the_same_usage(
 def test_sets_and_amounts_add_up_on_any_host(
     topology: HostTopology, config: HostConfig, guests: list[Sighting]
 ) -> None:
-    usage = fold(topology, config, guests)
+    usage = fold(topology, config, guests).usage
     rows: tuple[CellUsage | HostUsage, ...] = (usage.host, *usage.cells)
     for row in rows:
         assert row.dedicated.used | row.dedicated.free == row.dedicated.total
@@ -35,7 +35,8 @@ def test_sets_and_amounts_add_up_on_any_host(
         assert row.dedicated.total <= topology.usable
         assert row.memory_kib.free == row.memory_kib.limit - row.memory_kib.used
         assert row.shared.free == row.shared.limit - row.shared.used
-    for holder in usage.host.holders:
+    assert len({holder.cpu for holder in usage.holders}) == len(usage.holders)
+    for holder in usage.holders:
         assert holder.owners
         assert holder.cpu not in usage.host.dedicated.free
     assert all(not device.owners for device in usage.pci if device.free)
@@ -56,17 +57,19 @@ def test_rows_of_conflicts_are_each_there_once_and_say_what_to_do(
 
 
 @given(TOPOLOGIES, CONFIGS, GUESTS)
-def test_usage_survives_the_wire(topology: HostTopology, config: HostConfig, guests: list[Sighting]) -> None:
-    usage = fold(topology, config, guests)
-    assert from_json(to_json(usage), Usage) == usage
+def test_what_was_folded_survives_the_wire(
+    topology: HostTopology, config: HostConfig, guests: list[Sighting]
+) -> None:
+    made = fold(topology, config, guests)
+    assert from_json(to_json(made), Folded) == made
 
 
 @given(TOPOLOGIES, CONFIGS, st.lists(SIGHTINGS, max_size=4, unique_by=lambda one: one.uuid))
 def test_a_guest_that_goes_frees_only_what_no_other_holds(
     topology: HostTopology, config: HostConfig, guests: list[Sighting]
 ) -> None:
-    full = fold(topology, config, guests)
+    full = fold(topology, config, guests).usage
     for gone in guests:
-        rest = fold(topology, config, [one for one in guests if one is not gone])
-        others = {row.cpu for row in full.host.holders if any(owner.uuid != gone.uuid for owner in row.owners)}
-        assert others <= {row.cpu for row in rest.host.holders}
+        rest = fold(topology, config, [one for one in guests if one is not gone]).usage
+        others = {row.cpu for row in full.holders if any(owner.uuid != gone.uuid for owner in row.owners)}
+        assert others <= {row.cpu for row in rest.holders}

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, Sighting
 from agent.core.host_config import ReservedPages
 from agent.core.topology import PagePool
-from agent.core.usage import Amount, PageAmount, Usage
+from agent.core.usage import Amount, PageAmount
 from tests.builders import Host, Node, configured, guest, h2x4, h8, host, uuid_of
 
 MIB = 1024
@@ -50,8 +51,8 @@ def _both(*names: str) -> str:
     return " and ".join(sorted(names, key=uuid_of))
 
 
-def _kinds(usage: Usage) -> list[tuple[str, str]]:
-    return [(row.id, row.severity) for row in usage.conflicts]
+def _kinds(conflicts: tuple[Conflict, ...]) -> list[tuple[str, str]]:
+    return [(row.id, row.severity) for row in conflicts]
 
 
 def test_cells_and_host_count_each_guest_once_and_the_reserve_is_the_hosts() -> None:
@@ -66,27 +67,27 @@ def test_cells_and_host_count_each_guest_once_and_the_reserve_is_the_hosts() -> 
 
 
 def test_a_cell_that_is_overbooked_by_bound_guests_is_an_error_and_free_is_negative() -> None:
-    usage = h2x4().usage(guest("a", mem=6000, node=1), guest("b", mem=3000, node=1), guest("c", mem=100, node=0))
-    (row,) = usage.conflicts
+    made = h2x4().folded(guest("a", mem=6000, node=1), guest("b", mem=3000, node=1), guest("c", mem=100, node=0))
+    (row,) = made.conflicts
     assert (row.id, row.severity) == ("memory-over-commit:memory:1", "error")
     assert (row.resource.kind, row.resource.id, row.resource.cell) == ("memory", "1", 1)
     assert {owner.name for owner in row.owners} == {"a", "b"}
     assert "bind 9000 MiB to cell 1, which has 8192 MiB besides huge pages, 808 MiB too few" in row.cause
-    assert usage.cells[1].memory_kib.free == -808 * MIB
+    assert made.usage.cells[1].memory_kib.free == -808 * MIB
 
 
 def test_a_ratio_does_not_hide_that_bound_memory_is_not_there() -> None:
     roomy = configured(h2x4(), ram_allocation_ratio=2.0)
-    usage = roomy.usage(guest("a", mem=9000, node=0))
-    assert usage.cells[0].memory_kib.free > 0
-    assert _kinds(usage) == [("memory-over-commit:memory:0", "error")]
+    made = roomy.folded(guest("a", mem=9000, node=0))
+    assert made.usage.cells[0].memory_kib.free > 0
+    assert _kinds(made.conflicts) == [("memory-over-commit:memory:0", "error")]
 
 
 def test_an_overbooked_host_is_info_while_the_ratio_allows_it_and_a_warning_beyond() -> None:
     one = host({0: Node("0-7", 8192)}, reserve_mem=512, ratio_mem=1.5)
-    assert _kinds(one.usage(guest("a", mem=7680))) == []
-    assert _kinds(one.usage(guest("a", mem=8000))) == [("memory-over-commit:memory:host", "info")]
-    assert _kinds(one.usage(guest("a", mem=11521))) == [("memory-over-commit:memory:host", "warning")]
+    assert _kinds(one.conflicts(guest("a", mem=7680))) == []
+    assert _kinds(one.conflicts(guest("a", mem=8000))) == [("memory-over-commit:memory:host", "info")]
+    assert _kinds(one.conflicts(guest("a", mem=11521))) == [("memory-over-commit:memory:host", "warning")]
 
 
 def test_memory_in_huge_page_pools_is_no_ordinary_memory_of_cell_or_host() -> None:
@@ -130,28 +131,28 @@ def test_reserved_pages_are_what_others_eat_from_first() -> None:
 def test_more_pages_than_the_cell_has_are_an_error_and_those_of_the_reserve_a_warning() -> None:
     reserve = (ReservedPages(cell=0, size_kib=2048, count=30),)
     on = configured(_two_cells(cell0=_pool(100, 0)), reserved_pages=reserve)
-    (eaten,) = on.usage(guest("a", mem=200, page=2048, node=0)).conflicts
+    (eaten,) = on.conflicts(guest("a", mem=200, page=2048, node=0))
     assert (eaten.id, eaten.severity) == ("pages-over-commit:pages:2048:0", "warning")
     assert eaten.action.startswith("Move a guest away or lower reserved_huge_pages")
-    (row,) = on.usage(guest("a", mem=202, page=2048, node=0)).conflicts
+    (row,) = on.conflicts(guest("a", mem=202, page=2048, node=0))
     assert (row.id, row.severity, row.resource.cell) == ("pages-over-commit:pages:2048:0", "error", 0)
     assert row.cause == "a uses 101 pages of 2048 KiB; cell 0 has 100, 30 of them reserved for others"
 
 
 def test_a_page_size_that_the_cell_does_not_have_is_a_row_with_nothing_in_it() -> None:
-    usage = h2x4().usage(guest("a", mem=1024, page=GIB, node=1))
-    assert usage.cells[1].pages == (PageAmount(size_kib=GIB, total=0, used=1, free=-1),)
-    assert _kinds(usage) == [(f"pages-over-commit:pages:{GIB}:1", "error")]
+    made = h2x4().folded(guest("a", mem=1024, page=GIB, node=1))
+    assert made.usage.cells[1].pages == (PageAmount(size_kib=GIB, total=0, used=1, free=-1),)
+    assert _kinds(made.conflicts) == [(f"pages-over-commit:pages:{GIB}:1", "error")]
 
 
 def test_one_guest_uses_and_two_guests_use() -> None:
     on = h2x4()
-    one = {row.resource.kind: row for row in on.usage(guest("a", mem=9000, node=0), guest("p", page=GIB)).conflicts}
+    one = {row.resource.kind: row for row in on.conflicts(guest("a", mem=9000, node=0), guest("p", page=GIB))}
     assert one["memory"].cause.startswith("a binds 9000 MiB to cell 0, which has 8192 MiB")
     assert one["memory"].action.startswith("Move it away or bind its memory to another cell")
     assert one["pages"].cause == "p uses 1 page of 1048576 KiB; the host has 0"
     guests = [guest(name, mem=mem, node=0, page=page) for name, mem, page in _TWO_OF_EACH]
-    two = {row.resource.kind: row for row in on.usage(*guests).conflicts}
+    two = {row.resource.kind: row for row in on.conflicts(*guests)}
     assert {row.cause for row in two.values()} == {
         f"{_both('a', 'b')} bind 9000 MiB to cell 0, which has 8192 MiB besides huge pages, 808 MiB too few",
         f"{_both('p', 'q')} use 2 pages of 1048576 KiB; cell 0 has 0",
@@ -164,8 +165,8 @@ def test_pages_of_guests_without_a_cell_count_on_the_host_only() -> None:
     usage = on.usage(guest("a", mem=12, page=2048))
     assert [(row.used, row.free) for cell in usage.cells for row in cell.pages] == [(0, 4), (0, 10)]
     assert [(row.used, row.free) for row in usage.host.pages] == [(6, 14)]
-    full = on.usage(guest("a", mem=42, page=2048))
-    assert _kinds(full) == [("pages-over-commit:pages:2048", "error")]
+    full = on.folded(guest("a", mem=42, page=2048))
+    assert _kinds(full.conflicts) == [("pages-over-commit:pages:2048", "error")]
 
 
 def test_pools_that_the_kernel_shows_for_the_whole_host_only_count_there() -> None:
@@ -186,6 +187,6 @@ def test_a_ratio_that_is_no_number_leaves_the_limit_at_what_there_is() -> None:
 
 def test_names_in_a_cause_are_at_most_five() -> None:
     guests = [guest(f"g{n}", mem=2000, node=0) for n in range(9)]
-    row = next(row for row in h2x4().usage(*guests).conflicts if row.resource.cell == 0)
+    row = next(row for row in h2x4().conflicts(*guests) if row.resource.cell == 0)
     shown = sorted((f"g{n}" for n in range(9)), key=uuid_of)[:4]
     assert row.cause.startswith(f"{', '.join(shown)} and 5 more bind")

@@ -18,8 +18,8 @@ INTERVAL_S = 10.0
 PATIENCE_S = 60.0
 """Far more than a thread needs to come to its turn on a loaded machine."""
 
-COMPLETE = Findings(listing=Listing(connection=1, begun_at=1.0, complete=True, uuids=frozenset()), complete=True)
-UNSETTLED = Findings(listing=Listing(connection=1, begun_at=1.0, complete=False, uuids=frozenset()), complete=True)
+COMPLETE = Findings(listing=Listing(connection=1, begun_at=1.0, complete=True))
+UNSETTLED = Findings(listing=Listing(connection=1, begun_at=1.0, complete=False))
 WITHOUT_LIBVIRT = Findings()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.core import advice
@@ -24,14 +27,14 @@ from agent.core.usage.memory import (
     memory_books,
     memory_conflicts,
 )
-from agent.core.usage.rows import CellUsage, CpuHolder, HostUsage, Remark, Usage
+from agent.core.usage.rows import CellUsage, CpuHolder, Folded, HostUsage, Remark, Usage
 
 
-def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sighting]) -> Usage:
+def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sighting]) -> Folded:
     """Everything that is held, free and contradictory, the same for any order of the sightings (LEDGER R5).
 
     Each CPU counts once, whoever holds it; of two holders the one that is left holds on. dedicated.total is what is
-    configured, online and not withheld; held CPUs beyond that are in the host's holders alone.
+    configured, online and not withheld; held CPUs beyond that are among the holders alone.
     """
     sets = host_sets(topology, config)
     guests = guests_of(sightings, sets)
@@ -45,17 +48,18 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         *device_conflicts(devices, topology),
         *_lost_by_libvirt(guests),
     ]
-    return Usage(
+    usage = Usage(
         cells=cells,
         host=host,
         pci=device_rows(devices, config),
         mdevs=mdev_rows(devices, topology),
-        conflicts=settled(found, config.accept),
         remarks=tuple(_remarks(guests, cpus, sets, frozenset(mdev.uuid.lower() for mdev in topology.mdevs))),
         free_is_uncertain=any(guest.holds.uncertain for guest in guests),
         is_legacy=config.is_legacy,
         has_device_filter=bool(config.device_spec),
     )
+    holds = MappingProxyType({guest.sighting.uuid: guest.holds for guest in guests})
+    return Folded(usage=usage, conflicts=settled(found, config.accept), holds=holds)
 
 
 class _Books(NamedTuple):
@@ -80,6 +84,7 @@ def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Book
 
 def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, books: _Books) -> HostUsage:
     shared = CpuSet.from_mask(sets.usable & sets.shared)
+    in_cells = functools.reduce(operator.or_, sets.cells.values(), 0)
     floating = sum(books.memory.cell_shared.values()) + books.memory.host_shared
     return HostUsage(
         dedicated=cpu_amount(sets.usable & sets.dedicated, books.cpus),
@@ -87,7 +92,7 @@ def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, book
         shared=amount(len(shared), config.cpu_allocation_ratio, floating),
         memory_kib=host_memory(topology, books.memory, config),
         pages=host_pages(topology, books.memory, config),
-        holders=tuple(books.holders.values()),
+        holders=tuple(books.holders[cpu] for cpu in CpuSet.from_mask(books.cpus.taken & ~in_cells)),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from types import MappingProxyType
+
 from agent.core.conflicts import Conflict, Owner
 from agent.core.cpuset import CpuSet
+from agent.core.ledger import Holds
 from agent.core.pci import DeviceType, PciAddress
-from agent.core.values import Value
+from agent.core.values import ReadOnlyMap, Value
 
 
 class CpuHolder(Value, frozen=True, kw_only=True):
@@ -49,7 +53,8 @@ class PageAmount(Value, frozen=True, kw_only=True):
 
 
 class CellUsage(Value, frozen=True, kw_only=True):
-    """One host cell. memory_kib: small-page memory. shared: vCPUs that float and are confined to this cell."""
+    """One host cell. memory_kib: small-page memory. shared: vCPUs that float and are confined to this cell. holders: of
+    its CPUs."""
 
     id: int
     dedicated: CpuAmount
@@ -61,7 +66,8 @@ class CellUsage(Value, frozen=True, kw_only=True):
 
 
 class HostUsage(Value, frozen=True, kw_only=True):
-    """The host as a whole: sums over the cells plus guests that no cell can be named for."""
+    """The host as a whole: sums over the cells plus guests that no cell can be named for. holders: of CPUs that are in
+    no cell now (offline, or not on this host)."""
 
     dedicated: CpuAmount
     shared_cpus: CpuSet
@@ -113,8 +119,21 @@ class Usage(Value, frozen=True, kw_only=True):
     host: HostUsage
     pci: tuple[DeviceUsage, ...] = ()
     mdevs: tuple[MdevUsage, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
     free_is_uncertain: bool = False
     is_legacy: bool = False
     has_device_filter: bool = False
+
+    @property
+    def holders(self) -> tuple[CpuHolder, ...]:
+        """Every CPU that is held or kept idle, in a cell or not, lowest first."""
+        everywhere = itertools.chain(self.host.holders, *(cell.holders for cell in self.cells))
+        return tuple(sorted(everywhere, key=lambda holder: holder.cpu))
+
+
+class Folded(Value, frozen=True, kw_only=True):
+    """What `fold` makes of a host. conflicts: in order, each id once. holds: of every guest, by its uuid."""
+
+    usage: Usage
+    conflicts: tuple[Conflict, ...] = ()
+    holds: ReadOnlyMap[str, Holds] = MappingProxyType({})
