@@ -308,6 +308,28 @@ def test_the_end_of_the_keeper_is_told(tmp_path: Path) -> None:
         assert connection.loop_problem == "the thread that keeps the libvirt connection has ended; restart the agent"
 
 
+def test_a_connection_that_comes_while_it_is_closed_is_closed_too() -> None:
+    comes, go_on = threading.Event(), threading.Event()
+
+    def clock() -> float:
+        if threading.current_thread().name == "libvirt-keeper":
+            comes.set()
+            go_on.wait(PATIENT_S)
+        return time.monotonic()
+
+    connection = LibvirtConnection("test:///default", clock=clock)
+    connection.start()
+    assert comes.wait(PATIENT_S)  # it is open, and about to become the current one
+    closing = threading.Thread(target=connection.close)
+    closing.start()
+    closing.join(0.3)  # it has looked for a connection to close
+    go_on.set()
+    closing.join(PATIENT_S)
+    wait_until(lambda: not libvirt_threads("libvirt-keeper"), "the keeper to end")
+    assert not connection.is_connected
+    assert connection.problem == "the agent has closed its connection to libvirt"
+
+
 # --- sentences that need no daemon -------------------------------------------------------------
 
 

@@ -67,6 +67,7 @@ class Patience(Value, frozen=True, kw_only=True):
 
 
 CLOSE_WAIT_S = 1.0
+CLOSED = "the agent has closed its connection to libvirt"
 
 
 def _ignore(_: object) -> None:
@@ -187,12 +188,12 @@ class LibvirtConnection:
     def close(self) -> None:
         """Give the connection up for good; hung calls are left to themselves."""
         self._closing.set()
-        link = self._link
-        if link is not None:
-            self._lose(link, "the agent has closed its connection to libvirt", tell=False)
-        with self._changed:
-            self._changed.notify_all()
+        with self._changed:  # what the keeper makes current, or begins to open, after this sees that it is closing
+            link = self._link
             opens, self._opens = self._opens, []
+            self._changed.notify_all()
+        if link is not None:
+            self._lose(link, CLOSED, tell=False)
         for attempt in opens:
             attempt.add_done_callback(_dispose_unwanted)
         if self._keeper is not None and self._keeper is not threading.current_thread():
@@ -286,21 +287,28 @@ class LibvirtConnection:
 
     def _opened(self) -> Link:
         self._refuse_when_too_much_hangs()
-        if len(self._opens) < MOST_OPENS:
-            self._opens.append(open_link(self.uri, self._events))
-        done, _ = wait(self._opens, self._patience.open_timeout_s, FIRST_COMPLETED)
+        done, _ = wait(self._begun_opens(), self._patience.open_timeout_s, FIRST_COMPLETED)
         if not done:
             raise LibvirtUnavailable(diagnosis.frozen(self.uri, self._patience.open_timeout_s))
-        self._opens = [attempt for attempt in self._opens if attempt not in done]
         links = [attempt.result() for attempt in done if attempt.exception() is None]
+        with self._changed:
+            others = [attempt for attempt in self._opens if attempt not in done]
+            self._opens = [] if links else others
         if not links:
             return done.pop().result()  # raises why
-        for attempt in self._opens:
+        for attempt in others:
             attempt.add_done_callback(_dispose_unwanted)
         for spare in links[1:]:
             spare.dispose()
-        self._opens = []
         return links[0]
+
+    def _begun_opens(self) -> tuple[Future[Link], ...]:
+        with self._changed:
+            if self._closing.is_set():
+                raise LibvirtUnavailable(CLOSED)
+            if len(self._opens) < MOST_OPENS:
+                self._opens.append(open_link(self.uri, self._events))
+            return tuple(self._opens)
 
     def _refuse_when_too_much_hangs(self) -> None:
         self._left_behind = [pool for pool in self._left_behind if pool.hung]
@@ -312,7 +320,7 @@ class LibvirtConnection:
             )
 
     def _note_failure(self, sentence: str) -> None:
-        if sentence != self._problem:
+        if sentence != self._problem and not self._closing.is_set():
             LOG.warning("libvirt cannot be reached: %s", sentence)
         with self._changed:
             self._problem = sentence
