@@ -73,7 +73,9 @@ class TopologyLook:
         self._facts: Hashable = None
         self._discovered: HostTopology | None = None
         self._discovered_at = 0.0
-        self._is_fresh = False
+        self._failure: str | None = None
+        self._was_whole = False
+        self._is_owed = False
         self._verified_over = 0
         self._verifications_left = VERIFICATIONS
         self._verify_again_at: float | None = None
@@ -83,19 +85,36 @@ class TopologyLook:
         now = self._clock()
         facts = sysfs.changing_facts(self._root, read=self._read)
         too_old = now - self._discovered_at >= self.deep_interval_s
-        moved = self._discovered is None or deep or too_old or facts != self._facts
-        if moved or (self._discovered is not None and self._discovered.is_partial):
-            found = sysfs.discover(self._root, read=self._read, sleep=self._sleep)
-            moved = moved or found != self._discovered
-            self._discovered = found
+        moved = self._discovered is None or deep or too_old or self._is_owed or facts != self._facts
+        if moved or self._failure is not None or (self._discovered is not None and self._discovered.is_partial):
+            moved = self._discover(moved)
         if moved:
             self._facts, self._discovered_at = facts, now
             self._verifications_left = VERIFICATIONS
-        states: tuple[SourceState, ...] = (SourceState(name="sysfs", read_at=now),)
+        states = (self._state(now),)
         if self._discovered is None or not (moved or self._must_verify(now)):
             return None, states
+        if not self._was_whole:
+            return self._discovered, states
         verified, verdicts = self._verify(self._discovered)
         return verified, states + verdicts
+
+    def _discover(self, moved: bool) -> bool:
+        """Whether there is something new to tell. A look that failed replaces none that did not."""
+        reading = sysfs.read_host(self._root, read=self._read, sleep=self._sleep)
+        self._failure = reading.failure
+        self._is_owed = moved and reading.failure is not None
+        if reading.failure is not None and self._was_whole:
+            return False
+        moved = moved or reading.topology != self._discovered
+        self._discovered, self._was_whole = reading.topology, reading.failure is None
+        return moved
+
+    def _state(self, now: float) -> SourceState:
+        if self._failure is None:
+            return SourceState(name="sysfs", read_at=now)
+        shown = "what was last known of the host is shown" if self._was_whole else "the host is not known as a whole"
+        return SourceState(name="sysfs", problem=f"{self._failure}; {shown}, and each pass looks again")
 
     def _must_verify(self, now: float) -> bool:
         if self._libvirt is None or not self._libvirt.is_connected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ class Bench:
         self.states: dict[str, SourceState] = {}
         self.gone = False
         self.refused: str | None = None
+        self.refusal = errno.EACCES
 
     def set_tree(self, **description: Any) -> None:
         build_tree(self.root, **{"nodes": NODES, "pci": [Pci(address="0000:01:00.0", numa=0)], **description})
@@ -102,8 +104,11 @@ class Bench:
         if self.gone and path == str(self.root / VENDOR):
             raise OSError(errno.ENODEV, "No such device", path)
         if self.refused is not None and path.endswith(self.refused):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
+            raise OSError(self.refusal, os.strerror(self.refusal), path)
         return read_file(path)
+
+    def refuse(self, ending: str | None, why: int = errno.EACCES) -> None:
+        self.refused, self.refusal = ending, why
 
 
 def _capabilities(mem_mib: int) -> str:
@@ -349,3 +354,94 @@ def test_a_device_that_could_not_be_read_is_looked_for_in_each_pass_until_it_is_
     bench.settle()
     assert bench.one_look() is None
     assert bench.discoveries == 0
+
+
+NODE_0 = "sys/devices/system/node/node0"
+POOL = f"{NODE_0}/hugepages/hugepages-2048kB"
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        f"{CPUS}/online",
+        f"{CPUS}/present",
+        f"{CPUS}/isolated",
+        f"{CPUS}/nohz_full",
+        f"{NODE_0}/meminfo",
+        "proc/meminfo",
+        f"{POOL}/nr_hugepages",
+        f"{POOL}/free_hugepages",
+    ],
+)
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EIO, errno.EBUSY, errno.ENOMEM], ids=errno.errorcode.__getitem__)
+def test_a_look_without_a_fact_that_guests_are_held_against_replaces_nothing(
+    bench: Bench, needed: str, why: int
+) -> None:
+    bench.set_tree(nodes={0: Node(cpus="0-3", mem_mib=1024, pages={2048: 8})})
+    bench.settle()
+    bench.refuse(needed, why)
+    assert bench.one_look(deep=True) is None
+    assert bench.states["sysfs"].read_at is None
+    problem = bench.states["sysfs"].problem or ""
+    assert f"{bench.root}/{needed} could not be read: {os.strerror(why)} ({errno.errorcode[why]})" in problem
+    assert "what was last known of the host is shown" in problem
+
+
+def test_a_look_that_failed_is_made_again_in_each_pass_until_one_succeeds(bench: Bench) -> None:
+    bench.settle()
+    bench.set_tree(online="0-2")
+    bench.refuse(f"{CPUS}/present", errno.EIO)
+    assert [bench.one_look(), bench.discoveries, bench.one_look(), bench.discoveries] == [None, 1, None, 1]
+    bench.refuse(None)
+    found = bench.one_look()
+    assert found is not None
+    assert str(found.online) == "0-2"
+    assert bench.states["sysfs"] == SourceState(name="sysfs", read_at=bench.now)
+    assert bench.libvirt.asked == ["capabilities", "nodedev"]
+    bench.settle()
+    assert (bench.one_look(), bench.discoveries) == (None, 0)
+
+
+def test_one_file_for_which_no_descriptor_is_left_spoils_the_look(bench: Bench) -> None:
+    before = bench.settle()
+    bench.refuse("cpu3/topology/core_id", errno.EMFILE)
+    assert bench.one_look(deep=True) is None
+    assert "cpu3/topology/core_id could not be read: Too many open files (EMFILE)" in (
+        bench.states["sysfs"].problem or ""
+    )
+    bench.refuse(None)
+    assert bench.one_look() == before
+
+
+def test_what_a_first_look_that_failed_found_is_shown_and_not_compared(bench: Bench) -> None:
+    bench.refuse("proc/meminfo", errno.EIO)
+    first = bench.one_look()
+    assert first is not None
+    assert [row.source for row in first.problems] == ["proc/meminfo"]
+    assert bench.libvirt.asked == []
+    assert "the host is not known as a whole" in (bench.states["sysfs"].problem or "")
+    bench.refuse(None)
+    assert problems(bench.one_look()) == []
+    assert bench.libvirt.asked == ["capabilities", "nodedev"]
+    assert bench.states["sysfs"].problem is None
+
+
+def test_a_cell_whose_list_of_cpus_is_refused_is_known_by_its_mask(bench: Bench) -> None:
+    bench.settle()
+    bench.refuse(f"{NODE_0}/cpulist", errno.EIO)
+    assert bench.one_look(deep=True) is not None
+    assert bench.states["sysfs"].problem is None
+
+
+def test_a_tree_that_went_away_is_no_host_without_cpus(bench: Bench) -> None:
+    bench.settle()
+    (bench.root / "sys").rename(bench.root / "elsewhere")
+    assert bench.one_look() is None
+    assert bench.states["sysfs"] == SourceState(
+        name="sysfs",
+        problem=f"{bench.root}/{CPUS} shows no CPU; what was last known of the host is shown, "
+        "and each pass looks again",
+    )
+    (bench.root / "elsewhere").rename(bench.root / "sys")
+    assert bench.one_look() is not None
+    assert bench.states["sysfs"].problem is None

@@ -1,5 +1,6 @@
 """What the kernel shows of this host below an injectable root that holds sys/ and, where recorded, proc/.
 
+    read_host(Path("/"))        everything, and whether it is the host: what one look may miss and what not
     discover(Path("/"))         everything, as one HostTopology with what contradicted or could not be read
     changing_facts(Path("/"))   a cheap fingerprint: equal as long as nothing changed
 
@@ -17,6 +18,7 @@ import msgspec
 
 from agent.adapters.sysfs.caches import read_caches
 from agent.adapters.sysfs.cells import Cells, read_cells
+from agent.adapters.sysfs.cpus import FOLDER as CPUS
 from agent.adapters.sysfs.cpus import Masks, read_masks
 from agent.adapters.sysfs.cpusets import Allowed, read_allowed
 from agent.adapters.sysfs.devices import read_mdevs, read_pci
@@ -25,13 +27,30 @@ from agent.adapters.sysfs.fingerprint import changing_facts
 from agent.adapters.sysfs.sockets import Place, read_places
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
+from agent.core.values import Value
 
-__all__ = ["changing_facts", "discover"]
+__all__ = ["HostReading", "changing_facts", "discover", "read_host"]
 
 _NOWHERE = Place()
 
 
+class HostReading(Value, frozen=True, kw_only=True):
+    """What one look found. failure: one sentence on why it is not the host, None when it is.
+
+    A look is not the host when the reader lacked the means (descriptors, memory), when a list of CPUs, cells or devices
+    or an amount of memory or pages is there and could not be read, or when there is no CPU.
+    """
+
+    topology: HostTopology
+    failure: str | None
+
+
 def discover(root: Path, *, sleep: Callable[[float], object] = time.sleep, read: Read = read_file) -> HostTopology:
+    """As `read_host`, for whoever has nothing better than what was found."""
+    return read_host(root, sleep=sleep, read=read).topology
+
+
+def read_host(root: Path, *, sleep: Callable[[float], object] = time.sleep, read: Read = read_file) -> HostReading:
     """The host below root. Never raises over what it sees: `problems` tells what it could not read or believe.
 
     sleep: waits before a busy file is tried again, under 2 s in all. read: gives a file's bytes or raises OSError.
@@ -45,7 +64,8 @@ def discover(root: Path, *, sleep: Callable[[float], object] = time.sleep, read:
     pci = read_pci(files, cells.cells)
     mdevs = read_mdevs(files)
     _tell_withheld(files, masks, cells, allowed)
-    return HostTopology(
+    page_size_kib = _page_size_kib(files)
+    topology = HostTopology(
         cells=tuple(_allowed_cell(cell, allowed) for cell in cells.cells),
         cpus=tuple(_cpu(cpu, masks, cells, places.get(cpu, _NOWHERE), allowed) for cpu in masks.present),
         caches=caches,
@@ -53,10 +73,12 @@ def discover(root: Path, *, sleep: Callable[[float], object] = time.sleep, read:
         mdevs=mdevs,
         pages=cells.pages,
         memory_kib=cells.memory_kib,
-        page_size_kib=_page_size_kib(files),
+        page_size_kib=page_size_kib,
         has_cells=cells.has_cells,
         problems=files.problems(),
     )
+    no_cpu = None if masks.present else f"{os.fspath(root).rstrip('/')}/{CPUS} shows no CPU"
+    return HostReading(topology=topology, failure=files.failure or no_cpu)
 
 
 def _cpu(cpu: int, masks: Masks, cells: Cells, place: Place, allowed: Allowed) -> Cpu:

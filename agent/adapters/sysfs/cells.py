@@ -39,6 +39,7 @@ def read_cells(files: Files, masks: Masks) -> Cells:
     """All cells; one cell 0 with everything for a kernel without NUMA. Source: node/nodeN, meminfo, mm/hugepages."""
     ids = _ids(files)
     meminfo = files.text("proc/meminfo") or ""
+    files.require(FOLDER, "proc/meminfo")
     pages = read_pools(files, POOLS)
     memory_kib = _memory_total(meminfo)
     if not ids:
@@ -67,10 +68,12 @@ def read_cells(files: Files, masks: Masks) -> Cells:
 def read_pools(files: Files, folder: str) -> tuple[PagePool, ...]:
     """Pools of huge pages below a folder, smallest size first; a pool whose size in use is unreadable is left out."""
     sizes = sorted(int(match[1]) for name in files.names(folder) if (match := _POOL.fullmatch(name)))
+    files.require(folder)
     pools = []
     for size in sizes:
         pool = f"{folder}/hugepages-{size}kB"
         total, free = files.number(f"{pool}/nr_hugepages"), files.number(f"{pool}/free_hugepages")
+        files.require(f"{pool}/nr_hugepages", f"{pool}/free_hugepages")
         if total is None:
             files.problem(pool, "this pool is left out: its number of pages is not known")
             continue
@@ -98,6 +101,7 @@ def _listed_cpus(files: Files, masks: Masks, cell: int) -> CpuSet:
     folder = f"{FOLDER}/node{cell}"
     cpus = files.twins(folder, "cpumap", "cpulist")
     if cpus is None:
+        files.require(f"{folder}/cpumap", f"{folder}/cpulist")
         linked = f"node{cell}"
         cpus = CpuSet(cpu for cpu, names in masks.entries.items() if linked in names)
         cpus |= CpuSet(cpu for cpu in masks.present if files.exists(f"{folder}/cpu{cpu}"))
@@ -165,6 +169,7 @@ def _links_text(cells: Sequence[int]) -> str:
 def _memory_kib(files: Files, cell: int) -> int:
     name = f"{FOLDER}/node{cell}/meminfo"
     memory_kib = _memory_total(files.text(name) or "")
+    files.require(name)
     if memory_kib is None:
         files.problem(name, "does not tell this cell's memory, so it counts as none")
     return memory_kib or 0

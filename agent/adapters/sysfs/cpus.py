@@ -38,12 +38,14 @@ def read_masks(files: Files) -> Masks:
     present = _present(files, folders, online_mask)
     entries = {cpu: files.names(f"{FOLDER}/cpu{cpu}") for cpu in present & folders}
     online, unknown = _online(files, present, online_mask, entries)
+    isolated, nohz_full = _boot_set(files, "isolated", "isolcpus"), _boot_set(files, "nohz_full", "nohz_full")
+    files.require(FOLDER, *(f"{FOLDER}/{name}" for name in ("online", "present", "isolated", "nohz_full")))
     return Masks(
         present=present,
         online=online,
         unknown=unknown,
-        isolated=_boot_set(files, "isolated", "isolcpus"),
-        nohz_full=_boot_set(files, "nohz_full", "nohz_full"),
+        isolated=isolated,
+        nohz_full=nohz_full,
         entries=ReadOnlyMap(entries),
     )
 

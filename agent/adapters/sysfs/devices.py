@@ -34,7 +34,9 @@ def read_pci(files: Files, cells: Iterable[HostCell]) -> tuple[PciDevice, ...]:
     """Every PCI function, by address. A function that goes away while it is read is left out, with a problem."""
     cpus_by_cell = {cell.id: cell.cpus for cell in cells}
     found: dict[PciAddress, PciDevice] = {}
-    for name in sorted(files.names(PCI)):
+    names = files.names(PCI)
+    files.require(PCI)
+    for name in sorted(names):
         try:
             address = PciAddress.parse(name)
         except ValueError:
@@ -48,13 +50,15 @@ def read_pci(files: Files, cells: Iterable[HostCell]) -> tuple[PciDevice, ...]:
 
 def read_mdevs(files: Files) -> tuple[MediatedDevice, ...]:
     """Mediated devices that exist now, by uuid. Source: bus/mdev/devices."""
+    names = files.names(MDEV)
+    files.require(MDEV)
     return tuple(
         MediatedDevice(
             uuid=uuid,
             type=files.link(f"{MDEV}/{uuid}/mdev_type"),
             parent=_address_or_none(files.real_path(f"{MDEV}/{uuid}").rpartition("/")[0].rpartition("/")[2]),
         )
-        for uuid in sorted(files.names(MDEV))
+        for uuid in sorted(names)
     )
 
 

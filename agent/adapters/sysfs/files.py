@@ -23,6 +23,8 @@ PATIENCE_S = 1.5
 """The most that one look waits for busy files, however many there are."""
 
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.EINTR})
+_OF_THE_READER = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Not the file is at fault, so whichever comes next fails as well, be it there or not."""
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EOPNOTSUPP})
 
 _TOO_LARGE = 1 << 62
@@ -60,7 +62,8 @@ class Files:
         self._read = read
         self._patience_s = PATIENCE_S
         self._problems: list[Problem] = []
-        self._unread: set[str] = set()
+        self._unread: dict[str, str] = {}
+        self._missed: dict[str, str] = {}
         self._sets: dict[tuple[bool, str], CpuSet] = {}
 
     @property
@@ -86,12 +89,26 @@ class Files:
         """As `text`, for a fact that nobody misses: one try, no problem."""
         try:
             return self._read(self._root + name).decode(errors="replace").strip("\0 \t\r\n")
-        except OSError:
+        except OSError as error:
+            self._note(name, error)
             return None
 
     def failed(self, name: str) -> bool:
         """True when this file is there and could not be read."""
         return name in self._unread
+
+    def require(self, *names: str) -> None:
+        """Note those of these files that `failed`: what was found without them is not the host."""
+        self._missed.update((name, self._unread[name]) for name in names if name in self._unread)
+
+    @property
+    def failure(self) -> str | None:
+        """One sentence on the required files that could not be read and on all that the reader had no means to read."""
+        if not self._missed:
+            return None
+        name, why = next(iter(self._missed.items()))
+        others = len(self._missed) - 1
+        return f"{self._root}{name} could not be read: {why}{f', and {others} more' if others else ''}"
 
     def number(self, name: str) -> int | None:
         """A decimal number, or a hexadecimal one behind 0x."""
@@ -150,7 +167,11 @@ class Files:
 
     def open(self, name: str) -> int:
         """A descriptor for reading in parts, which the caller closes; raises OSError."""
-        return os.open(self._root + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return os.open(self._root + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            self._note(name, error)
+            raise
 
     def problem(self, source: str, what: str, **values: object) -> None:
         """Add a row to what this look reports."""
@@ -217,11 +238,19 @@ class Files:
             self._sleep(delay_s)
 
     def _give_up(self, name: str, error: OSError) -> None:
-        number = error.errno or 0
-        why = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
-        self._unread.add(name)
-        add = self.transient_problem if error.errno in _BUSY else self.problem
-        add(name, "could not be read, so this fact is left out", error=why)
+        self._unread[name] = _why(error)
+        self._note(name, error)
+        add = self.transient_problem if error.errno in _BUSY | _OF_THE_READER else self.problem
+        add(name, "could not be read, so this fact is left out", error=_why(error))
+
+    def _note(self, name: str, error: OSError) -> None:
+        if error.errno in _OF_THE_READER:
+            self._missed[name] = _why(error)
+
+
+def _why(error: OSError) -> str:
+    number = error.errno or 0
+    return f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
 
 
 def _shortened(rows: list[Problem]) -> list[Problem]:
