@@ -28,8 +28,7 @@ class Looks(Protocol):
 
 class Watch:
     """on_pass is called after each pass, on the watching thread, with what was told last and what is so now, so that
-    nothing falls between two passes. on_alive is called in each round of the loop, which shows that no pass hangs: a
-    watchdog may be fed by it."""
+    nothing falls between two passes."""
 
     def __init__(
         self,
@@ -38,16 +37,13 @@ class Watch:
         current: Callable[[], Snapshot],
         take_in: Callable[[Findings], Snapshot],
         on_pass: Callable[[Snapshot, Snapshot], None],
-        on_alive: Callable[[], None],
         clock: Callable[[], float],
         interval_s: float,
-        alive_every_s: float,
     ) -> None:
         self._look, self._current, self._take_in = look, current, take_in
-        self._on_pass, self._on_alive = on_pass, on_alive
+        self._on_pass = on_pass
         self._clock = clock
         self._interval_s = interval_s
-        self._alive_every_s = alive_every_s
         self._told = current()
         self._wanted = threading.Condition()
         self._marked: set[str] = set()
@@ -65,10 +61,9 @@ class Watch:
             self._woken = True
             self._wanted.notify()
 
-    def wake(self, *, domains: bool = False, host: bool = False) -> None:
-        """Look again soon; all domains, or all of the host, even what seems unchanged (events were lost)."""
+    def wake(self, *, host: bool = False) -> None:
+        """Look again soon; host: at all of the host, even what seems unchanged (events were lost)."""
         with self._wanted:
-            self._domains_wanted |= domains
             self._host_wanted |= host
             self._woken = True
             self._wanted.notify()
@@ -80,9 +75,9 @@ class Watch:
             self._next_at = min(self._next_at, self._clock() + interval_s)
             self._wanted.notify()
 
-    def start(self) -> None:
-        """Begin to watch in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+    def start(self, prepare: Callable[[], None]) -> None:
+        """Begin to watch in a thread of its own, where `prepare` runs before the first pass and may take its time."""
+        self._thread = threading.Thread(target=self._run, args=(prepare,), name="watch", daemon=True)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -95,7 +90,7 @@ class Watch:
         return self._thread is None or not self._thread.is_alive()
 
     def one_pass(self) -> Snapshot:
-        """Look, take in what was found, report it; returns the new snapshot."""
+        """Look, take in what was found, report it; returns the new snapshot. For one thread: the watching one."""
         wish = self._take_wish()
         found = self._look.findings(self._current(), wish)
         if found.listing is None:
@@ -132,25 +127,25 @@ class Watch:
         with self._wanted:
             self._next_at = min(self._next_at, self._clock() + seconds)
 
-    def _run(self) -> None:
+    def _run(self, prepare: Callable[[], None]) -> None:
+        self._guarded(prepare)
         while not self._stopped:
-            try:
-                if self._wait():
-                    self.one_pass()
-                self._on_alive()
-            except Exception:
-                LOG.exception("a pass failed; everything is read again at the next interval; please report this")
-                with self._wanted:
-                    self._domains_wanted = self._host_wanted = True
+            self._guarded(self._pass_when_due)
 
-    def _wait(self) -> bool:
-        """True when a pass is due, False after alive_every_s without one."""
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:
+            LOG.exception("a pass failed; everything is read again at the next interval; please report this")
+            with self._wanted:
+                self._domains_wanted = self._host_wanted = True
+
+    def _pass_when_due(self) -> None:
         with self._wanted:
-            due_in_s = self._next_at - self._clock()
-            if due_in_s <= 0 or self._stopped:
-                return not self._stopped
-            if not self._woken:
-                self._wanted.wait(min(due_in_s, self._alive_every_s))
+            while not self._stopped and not self._woken and (due_in_s := self._next_at - self._clock()) > 0:
+                self._wanted.wait(due_in_s)
             if self._woken:
                 self._wanted.wait_for(lambda: self._stopped, GATHER_S)
-            return self._woken and not self._stopped
+            if self._stopped:
+                return
+        self.one_pass()

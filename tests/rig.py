@@ -115,10 +115,8 @@ class Rig:
             current=lambda: self.tracker.snapshot,
             take_in=self.tracker.take_in,
             on_pass=self._on_pass,
-            on_alive=lambda: None,
             clock=self.clock,
             interval_s=INTERVAL_S,
-            alive_every_s=1.0,
         )
 
     # --- guests ------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Tells systemd what the daemon is doing: READY, STATUS, RELOADING, WATCHDOG and STOPPING datagrams (sd_notify(3))."""
+"""Tells systemd what the daemon is doing, in datagrams: EXTEND_TIMEOUT_USEC, READY, STATUS, RELOADING, WATCHDOG and
+STOPPING (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -37,6 +38,10 @@ class Notifier:
     def is_managed(self) -> bool:
         """A service manager started us."""
         return self._address is not None
+
+    def starting(self, for_s: float) -> None:
+        """The start still goes on, and may take this much longer (seconds) before it counts as failed."""
+        self._send(f"EXTEND_TIMEOUT_USEC={int(for_s * 1e6)}")
 
     def ready(self, status: str) -> None:
         """The daemon serves (also after a reload). status: one line for `systemctl status`."""

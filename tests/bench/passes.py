@@ -62,12 +62,12 @@ def _one_pass(agent: Agent) -> float:
 
 
 def _everything_wanted(agent: Agent) -> Agent:
-    agent.watch.wake(domains=True, host=True)
-    return agent
+    agent.watch.wake(host=True)
+    return _marked(agent, GUESTS)
 
 
-def _marked(agent: Agent) -> Agent:
-    for number in range(CHANGED):
+def _marked(agent: Agent, guests: int = CHANGED) -> Agent:
+    for number in range(guests):
         agent.watch.mark(uuid_of(number))
     return agent
 

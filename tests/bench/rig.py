@@ -57,10 +57,8 @@ class Agent:
             current=lambda: self.tracker.snapshot,
             take_in=self.tracker.take_in,
             on_pass=report_pass,
-            on_alive=lambda: None,
             clock=lambda: self._watch_s,
             interval_s=INTERVAL_S,
-            alive_every_s=1.0,
         )
 
     def make_timed_pass_due(self) -> None:

@@ -129,12 +129,11 @@ def test_the_status_is_sent_when_it_changes_and_not_with_every_pass(
     daemon = Daemon(libvirtd.ro_uri, config=QUICK, environ=manager.environ)
     try:
         daemon.start()
-        manager.wait_for("READY=1")
-        manager.drain()
+        ready = manager.wait_for("READY=1")
         generation = daemon.report().generation
         daemon.wait_for(lambda told: told.generation > generation + 3, "some passes")
         manager.drain()
-        assert [message for message in manager.heard[-8:] if "STATUS" in message][1:] == []
+        assert set(manager.heard[manager.heard.index(ready) + 1 :]) <= {"WATCHDOG=1"}
         guest("one", pin={0: "1"})
         status = manager.wait_for("STATUS=1 active of 1 guests")
         assert status == "STATUS=1 active of 1 guests, 0 conflicts, free dedicated CPUs 0"
@@ -165,6 +164,71 @@ def test_a_pass_that_hangs_stops_the_watchdog_and_the_probe_says_why(daemon: Dae
     wait_until(lambda: probe(daemon, "/livez") == (200, "ok"), "the daemon to live again", PATIENCE_S)
 
 
+def stuck(daemon: Daemon) -> Path:
+    """The path of a FIFO that holds up whoever looks for QEMU's pid files, until it is written to."""
+    path = daemon.dir / "libvirt/qemu/stuck.pid"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    return path
+
+
+def go_on(fifo: Path) -> None:
+    """Let the held-up pass go on, and no later one be held up."""
+    with fifo.open("w"):
+        fifo.unlink()
+
+
+def test_a_pass_that_only_takes_long_does_not_stop_the_watchdog(daemon: Daemon, manager: Manager) -> None:
+    daemon.configure("[tracker]\ninterval=1\n[libvirt]\ncall_timeout=60\n")
+    daemon.start()
+    manager.wait_for("READY=1")
+    stuck(daemon)
+    daemon.wait_for(lambda told: any(one.name == "sysfs" and not one.ok for one in told.health.sources), "a late pass")
+    manager.drain()
+    manager.wait_for("WATCHDOG=1", times=8)
+    assert probe(daemon, "/livez") == (200, "ok")
+
+
+def test_until_the_first_look_has_ended_it_serves_asks_for_time_and_is_not_ready(
+    daemon: Daemon, manager: Manager
+) -> None:
+    fifo = stuck(daemon)
+    daemon.start(wait=False)
+    for _ in range(3):
+        assert re.fullmatch(r"EXTEND_TIMEOUT_USEC=\d+", manager.wait_for("EXTEND_TIMEOUT_USEC="))
+    assert probe(daemon, "/livez") == (200, "ok")
+    assert probe(daemon, "/readyz")[0] == 503
+    assert daemon.health().ready is False
+    daemon.configure(QUICK + "[compute]\ncpu_dedicated_set=1\ncpu_shared_set=0\n")
+    daemon.reload()
+    wait_until(lambda: "reloaded the configuration" in daemon.log(), "the reload", PATIENCE_S)
+    assert {message.partition("=")[0] for message in manager.heard} == {"EXTEND_TIMEOUT_USEC"}
+    go_on(fifo)
+    assert "free dedicated CPUs 1;" in manager.wait_for("READY=1")
+    manager.wait_for("WATCHDOG=1", times=3)
+    manager.drain()
+    assert sum(message.startswith("READY=1") for message in manager.heard) == 1
+
+
+def test_a_first_look_that_hangs_is_no_longer_waited_for(daemon: Daemon, manager: Manager) -> None:
+    stuck(daemon)
+    daemon.start(wait=False)
+    manager.wait_for("EXTEND_TIMEOUT_USEC=")
+    wait_until(lambda: probe(daemon, "/livez")[0] == 503, "the hang to be noticed", PATIENCE_S)
+    manager.drain()
+    assert manager.next(4 * WATCHDOG_S) is None
+
+
+def test_it_can_be_ended_before_its_first_look_has_ended(daemon: Daemon, manager: Manager) -> None:
+    stuck(daemon)
+    daemon.start(wait=False)
+    manager.wait_for("EXTEND_TIMEOUT_USEC=")
+    assert daemon.stop() == 0
+    manager.wait_for("STOPPING=1")
+    assert not any("READY" in message for message in manager.heard)
+    assert list((daemon.dir / "sock").iterdir()) == []
+
+
 def test_a_daemon_whose_pass_hangs_still_ends_cleanly(daemon: Daemon, manager: Manager) -> None:
     pid_dir = Path(daemon.dir / "libvirt/qemu")
     pid_dir.mkdir(parents=True)
@@ -172,6 +236,7 @@ def test_a_daemon_whose_pass_hangs_still_ends_cleanly(daemon: Daemon, manager: M
     os.mkfifo(pid_dir / "stuck.pid")
     manager.wait_for("READY=1")
     wait_until(lambda: probe(daemon, "/livez")[0] == 503, "the hang to be noticed", PATIENCE_S)
+    manager.drain()  # a full socket takes no more
     assert daemon.stop() == 0
     manager.wait_for("STOPPING=1")
     assert "the running pass does not end" in daemon.log()

@@ -32,16 +32,12 @@ class Look:
         self.holds_passes = False
         self.entered = threading.Semaphore(0)
         self.leave = threading.Semaphore(0)
-        self.inside = self.most_inside = 0
 
     def findings(self, snapshot: Snapshot, wish: Wish) -> Findings:
-        self.inside += 1
-        self.most_inside = max(self.most_inside, self.inside)
         self.wishes.append(wish)
         self.entered.release()
         if self.holds_passes:
             assert self.leave.acquire(timeout=PATIENCE_S)
-        self.inside -= 1
         answer = self.answers.popleft() if self.answers else COMPLETE
         if isinstance(answer, Exception):
             raise answer
@@ -64,16 +60,14 @@ class Bench:
         )
         self.told: list[tuple[Snapshot, Snapshot]] = []
         self.on_pass_errors: deque[Exception] = deque()
-        self.alive = threading.Semaphore(0)
+        self.prepared = 0
         self.watch = Watch(
             look=self.look,
             current=lambda: self.tracker.snapshot,
             take_in=self.tracker.take_in,
             on_pass=self.on_pass,
-            on_alive=self.alive.release,
             clock=lambda: self.now,
             interval_s=INTERVAL_S,
-            alive_every_s=0.01,
         )
 
     def on_pass(self, before: Snapshot, after: Snapshot) -> None:
@@ -81,9 +75,12 @@ class Bench:
             raise self.on_pass_errors.popleft()
         self.told.append((before, after))
 
+    def prepare(self) -> None:
+        self.prepared += 1
+
     def start(self) -> Wish:
         """Start the thread; what its first pass was asked for."""
-        self.watch.start()
+        self.watch.start(self.prepare)
         return self.look.wait_for_pass()
 
 
@@ -96,8 +93,21 @@ def bench() -> Iterator[Bench]:
     assert made.watch.stop(PATIENCE_S)
 
 
-def test_the_first_pass_is_a_timed_one(bench: Bench) -> None:
+def test_the_first_pass_is_a_timed_one_and_comes_when_all_is_prepared(bench: Bench) -> None:
     assert bench.start() == Wish(periodic=True)
+    bench.watch.wake()
+    bench.look.wait_for_pass()
+    assert bench.prepared == 1
+
+
+def test_a_preparation_that_fails_is_logged_and_passes_begin(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
+    bench.watch.start(fail)
+    assert bench.look.wait_for_pass() == Wish(domains=True, host=True, periodic=True)
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info is not None) == ("ERROR", True)
 
 
 def test_a_pass_is_timed_again_once_the_interval_is_over_and_not_before(bench: Bench) -> None:
@@ -115,8 +125,6 @@ def test_an_event_starts_a_pass_before_its_time_which_reads_what_was_marked(benc
     assert bench.look.wait_for_pass() == Wish(marked=frozenset({"u1"}))
     bench.watch.wake(host=True)
     assert bench.look.wait_for_pass() == Wish(host=True)
-    bench.watch.wake(domains=True)
-    assert bench.look.wait_for_pass() == Wish(domains=True)
     bench.watch.wake()
     assert bench.look.wait_for_pass() == Wish()
 
@@ -134,23 +142,6 @@ def test_a_burst_during_a_pass_becomes_one_pass_after_it(bench: Bench) -> None:
     bench.look.leave.release()
     assert bench.look.wait_for_pass() == Wish(marked=frozenset({"later"}))
     assert len(bench.look.wishes) == 3
-
-
-def test_passes_never_overlap_whoever_asks_for_them(bench: Bench) -> None:
-    bench.start()
-
-    def ask() -> None:
-        for number in range(50):
-            bench.watch.mark(f"u{number}")
-            bench.watch.wake(host=True)
-
-    askers = [threading.Thread(target=ask) for _ in range(4)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join(PATIENCE_S)
-    bench.look.wait_for_pass()
-    assert bench.look.most_inside == 1
 
 
 def test_what_was_asked_of_a_pass_that_failed_is_asked_of_the_next_and_the_thread_lives_on(
@@ -194,12 +185,14 @@ def test_marks_stay_while_libvirt_gives_no_list(bench: Bench) -> None:
     assert marked == [{"u1"}, {"u1", "u2"}, {"u1", "u2"}, frozenset()]
 
 
-def test_a_wish_for_all_domains_stays_while_libvirt_gives_no_list(bench: Bench) -> None:
-    bench.look.answers.append(WITHOUT_LIBVIRT)
-    bench.watch.wake(domains=True, host=True)
+def test_after_a_failed_pass_the_wish_for_all_domains_stays_until_libvirt_gives_a_list(bench: Bench) -> None:
+    bench.look.answers += [RuntimeError("a fault of ours"), WITHOUT_LIBVIRT]
+    bench.start()
+    wishes = []
     for _ in range(3):
-        bench.watch.one_pass()
-    assert [(wish.domains, wish.host) for wish in bench.look.wishes] == [(True, True), (True, False), (False, False)]
+        bench.watch.wake()
+        wishes.append(bench.look.wait_for_pass())
+    assert [(wish.domains, wish.host) for wish in wishes] == [(True, True), (True, False), (False, False)]
 
 
 def test_after_a_list_that_proves_nothing_yet_it_looks_again_soon(bench: Bench) -> None:
@@ -212,6 +205,15 @@ def test_after_a_list_that_proves_nothing_yet_it_looks_again_soon(bench: Bench) 
     bench.now += SETTLE_S
     bench.watch.one_pass()
     assert [wish.periodic for wish in bench.look.wishes] == [True, False, True, False]
+
+
+def test_after_a_list_that_proves_nothing_yet_a_pass_that_is_due_earlier_comes_earlier(bench: Bench) -> None:
+    bench.watch.set_interval(SETTLE_S / 2)
+    bench.look.answers += [UNSETTLED]
+    bench.watch.one_pass()
+    bench.now += SETTLE_S / 2
+    bench.watch.one_pass()
+    assert [wish.periodic for wish in bench.look.wishes] == [True, True]
 
 
 def test_a_shorter_interval_counts_at_once(bench: Bench) -> None:
@@ -230,20 +232,6 @@ def test_a_longer_interval_counts_after_the_pass_that_was_due(bench: Bench) -> N
         bench.now += step_s
         bench.watch.one_pass()
     assert [wish.periodic for wish in bench.look.wishes] == [True, True, False, True]
-
-
-def test_it_shows_that_it_lives_while_nothing_is_due_and_not_while_a_pass_hangs(bench: Bench) -> None:
-    bench.start()
-    for _ in range(5):
-        assert bench.alive.acquire(timeout=PATIENCE_S)
-    bench.look.holds_passes = True
-    bench.watch.wake()
-    bench.look.wait_for_pass()
-    while bench.alive.acquire(blocking=False):
-        pass
-    assert not bench.alive.acquire(timeout=0.5)
-    bench.look.leave.release()
-    assert bench.alive.acquire(timeout=PATIENCE_S)
 
 
 def test_stop_ends_after_the_pass_that_runs(bench: Bench) -> None:

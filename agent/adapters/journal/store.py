@@ -1,0 +1,143 @@
+"""The journal's tables: who this agent is, how often it started, since when each conflict stands (sqlite)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from time import time
+
+from agent.adapters.journal.files import (
+    FILE,
+    LAST_GOOD_FILE,
+    SCHEMA,
+    connect,
+    identity_row,
+    repair,
+    taken_over,
+    write_copy,
+)
+from agent.core.snapshot import Identity
+from agent.errors import JournalError
+
+LOG = logging.getLogger(__name__)
+
+
+class Store:
+    """One open journal; whoever has it calls from one thread at a time.
+
+    A method that writes has written durably when it returns; when it raises JournalError, with the cause (disk full,
+    read-only, ...), nothing of it is stored and what was stored before is intact.
+    """
+
+    def __init__(self, database: sqlite3.Connection, folder: Path | None, problem: str | None) -> None:
+        """For `open` and `unstored`."""
+        self.problem = problem
+        """Why nothing is kept on the disk, one sentence; None: all is."""
+        self._database = database
+        self._folder = folder
+        self._since: dict[str, str] | None = None
+
+    @classmethod
+    def open(cls, state_path: Path, wall: Callable[[], float] = time) -> Store:
+        """Open or make the journal of this folder. wall: seconds since 1970, names what is moved aside.
+
+        A damaged file is moved aside and kept; the last good copy takes its place, else a new one; the log tells.
+        Raises JournalError when the folder cannot be used, JournalTooNew when a newer release wrote the file.
+        """
+        file = state_path / FILE
+        with _told(f"open {file}"):
+            state_path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            repaired = repair(file, wall())
+            if repaired is not None:
+                LOG.error("journal %s", repaired)
+            return cls(connect(file), state_path, None)
+
+    @classmethod
+    def unstored(cls, state_path: Path, why: str) -> Store:
+        """A journal of this run alone, for a disk that takes no writes (`why`): it begins with what can be read there.
+
+        Its epoch may come again after a restart; `problem` says that nothing is kept.
+        """
+        database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        if not any(taken_over(state_path / name, database) for name in (FILE, LAST_GOOD_FILE)):
+            database.executescript(SCHEMA)
+        return cls(database, None, f"{why} Nothing is kept until it is restarted on a disk that takes writes.")
+
+    def begin(self, boot_id: str) -> Identity:
+        """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
+        with _told("store that the agent started"), self._transaction() as write:
+            agent_id, epoch = identity_row(write) or (str(uuid.uuid4()), 0)
+            write.execute("INSERT OR REPLACE INTO identity VALUES (1, ?, ?)", (agent_id, epoch + 1))
+        try:
+            self._save_copy()
+        except JournalError as error:
+            LOG.warning("journal has no fresh copy: %s", error)  # the start itself is stored
+        return Identity(agent_id=agent_id, boot_id=boot_id, epoch=epoch + 1)
+
+    def conflict_since(self) -> dict[str, str]:
+        """Since when each conflict stands: conflict id -> RFC 3339 text. Raises JournalError."""
+        with _told("read since when conflicts stand"):
+            return dict(self._stored_since())
+
+    def remember_conflicts(self, since: Mapping[str, str]) -> None:
+        """Store exactly these rows in place of those before; the same rows again cost no write. Raises JournalError."""
+        with _told("store since when conflicts stand"):
+            before = self._stored_since()
+            gone = [(row,) for row in before.keys() - since.keys()]
+            new = since.items() - before.items()
+            if gone or new:
+                with self._transaction() as write:
+                    write.executemany("DELETE FROM conflict WHERE id = ?", gone)
+                    write.executemany("INSERT OR REPLACE INTO conflict VALUES (?, ?)", sorted(new))
+                self._since = dict(since)
+
+    def close(self) -> None:
+        """Close, after a last good copy where the disk allows one."""
+        try:
+            self._save_copy()
+        except JournalError as error:
+            LOG.warning("journal closed without a copy: %s", error)
+        self._database.close()
+
+    def _save_copy(self) -> None:
+        """Fold the write-ahead log into the file and make the last good copy anew. Raises JournalError."""
+        if self._folder is None:
+            return
+        with _told(f"write {self._folder / LAST_GOOD_FILE}"):
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            write_copy(self._database, self._folder / LAST_GOOD_FILE)
+
+    def _stored_since(self) -> dict[str, str]:
+        if self._since is None:
+            self._since = dict(self._database.execute("SELECT id, since FROM conflict").fetchall())
+        return self._since
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._database
+            self._database.execute("COMMIT")
+        except sqlite3.Error:
+            # after a full disk sqlite may have rolled back on its own
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Make a JournalError of what sqlite or the kernel says about our disk."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(
+            f"The journal cannot {what}: {error}. Check space, permissions and mount options of the state folder; "
+            "the agent goes on."
+        ) from error
