@@ -416,6 +416,38 @@ except LibvirtUnavailable as error:
 print(connection.loop_problem)
 connection.close()
 """
+    first, second = output_of(program).splitlines()
+    assert first.startswith("libvirt's client library cannot be loaded (")
+    assert first.endswith("Install it: apt-get install libvirt0, and libvirt-python into the virtualenv of the agent")
+    assert second == "None"
+
+
+def test_to_ask_for_the_state_of_the_connection_starts_no_thread() -> None:
+    program = """
+import sys, threading
+sys.modules["libvirt"] = None
+from agent.adapters.libvirt import LibvirtConnection
+tried, go_on, connected = threading.Event(), threading.Event(), threading.Event()
+
+def sleep(_seconds):
+    tried.set()
+    go_on.wait(60)
+
+connection = LibvirtConnection("test:///default", sleep=sleep, on_connected=lambda _number: connected.set())
+connection.start()
+tried.wait(60)
+del sys.modules["libvirt"]  # it is installed meanwhile
+threads = {thread.name for thread in threading.enumerate()}
+print(connection.loop_problem, {thread.name for thread in threading.enumerate()} - threads)
+go_on.set()
+print(connected.wait(60), connection.problem)
+connection.close()
+"""
+    assert output_of(program).splitlines() == ["None set()", "True None"]
+
+
+def output_of(program: str) -> str:
+    """What this program prints, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -424,7 +456,4 @@ connection.close()
         check=True,
         cwd=Path(__file__).parents[2],
     )
-    first, second = done.stdout.splitlines()
-    assert first.startswith("libvirt's client library cannot be loaded (")
-    assert first.endswith("Install it: apt-get install libvirt0, and libvirt-python into the virtualenv of the agent")
-    assert second == "None"
+    return done.stdout

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import tenacity
 
 from agent.adapters.libvirt import diagnosis
-from agent.adapters.libvirt.binding import event_loop, load_libvirt
+from agent.adapters.libvirt.binding import EventLoop, event_loop, load_libvirt
 from agent.adapters.libvirt.link import Events, Link, open_link
 from agent.adapters.libvirt.workers import Job, WorkerPool
 from agent.core.values import Value
@@ -119,6 +119,7 @@ class LibvirtConnection:
         self._keeper: threading.Thread | None = None
         self._link: Link | None = None
         self._number = 0
+        self._loop: EventLoop | None = None
         self._problem: str | None = f"libvirt at {self.uri} has not been opened yet"
         self._failures = 0
         self._opens: list[Future[Link]] = []
@@ -148,10 +149,7 @@ class LibvirtConnection:
             return None
         if not self._keeper.is_alive() and not self._closing.is_set():
             return "the thread that keeps the libvirt connection has ended; restart the agent"
-        try:
-            return event_loop().problem
-        except LibvirtUnavailable:
-            return None  # no client library: `_problem` says so
+        return None if self._loop is None else self._loop.problem
 
     def current(self) -> Link:
         """The open connection. Raises LibvirtUnavailable with the reason when there is none."""
@@ -278,7 +276,7 @@ class LibvirtConnection:
                 return
             self._number += 1
             link.begin(self._number, self.clock(), WorkerPool(self._workers, f"libvirt-{self._number}"))
-            self._link, self._problem = link, None
+            self._link, self._problem, self._loop = link, None, event_loop()
             self._changed.notify_all()
         LOG.info("connected to libvirt uri=%s connection=%d", self.uri, link.number)
         _tell(self._on_connected, link.number)
