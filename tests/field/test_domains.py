@@ -14,9 +14,11 @@ def test_xml_current_vcpu_attribute_missing() -> None:
     on = h8()
     assert holds(a, on.topology, on.config).host_shared == 3
     assert holds(b, on.topology, on.config).cell_shared == {0: 2}
-    usage = on.usage(a, b)
-    assert str(usage.host.dedicated.free) == "2-7"
-    assert [(one.name, one.text) for one in usage.remarks] == [("b", "floating guest confined to dedicated CPUs 2-7")]
+    made = on.folded(a, b)
+    assert str(made.usage.host.dedicated.free) == "2-7"
+    (row,) = made.conflicts
+    assert [(one.name, one.text) for one in made.usage.remarks] == [("b", row.cause)]
+    assert row.cause == "Floating vCPUs of b are confined to CPUs 2-7, of which 2-7 are dedicated to pinned guests"
 
 
 def test_domain_lost_by_libvirt_still_holds() -> None:

@@ -244,8 +244,9 @@ def test_mdev_gone_after_host_reboot(tmp_path: Path) -> None:
     rig.set_tree(**H8, pci=[Pci(address="0000:65:00.0", numa=0, mdev_types={"t4": MdevKind(available=4)})])
     rig.restart_agent()
     after = rig.one_pass()
-    assert remarks(after, "a") == (f"mediated device missing: {VGPU}",)
     (row,) = after.conflicts
+    assert remarks(after, "a") == (row.cause,)
+    assert f"mediated device {VGPU} does not exist" in row.cause
     assert (row.id, row.severity, row.owners[0].uuid) == (f"device-missing:mdev:{VGPU}", "warning", uuid_of("a"))
     assert [(one.uuid, one.exists, [owner.name for owner in one.owners]) for one in after.usage.mdevs] == [
         (VGPU, False, ["a"])

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.core import advice
-from agent.core.conflicts import Conflict, Resource, conflict, settled
+from agent.core.conflicts import Conflict, ConflictKind, Resource, conflict, settled
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
 from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
@@ -28,6 +28,9 @@ from agent.core.usage.memory import (
     memory_conflicts,
 )
 from agent.core.usage.rows import CellUsage, CpuHolder, Folded, HostUsage, Remark, Usage
+
+REMARKED: frozenset[ConflictKind] = frozenset({"shared-on-dedicated", "device-missing"})
+"""Kinds of conflict that say why a guest is not as its definition says, so that they stand beside the numbers too."""
 
 
 def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sighting]) -> Folded:
@@ -48,18 +51,19 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         *device_conflicts(devices, topology),
         *_lost_by_libvirt(guests),
     ]
+    conflicts = settled(found, config.accept)
     usage = Usage(
         cells=cells,
         host=host,
         pci=device_rows(devices, config),
         mdevs=mdev_rows(devices, topology),
-        remarks=tuple(_remarks(guests, cpus, sets, frozenset(mdev.uuid.lower() for mdev in topology.mdevs))),
+        remarks=tuple(_remarks(guests, cpus, conflicts)),
         free_is_uncertain=any(guest.holds.uncertain for guest in guests),
         is_legacy=config.is_legacy,
         has_device_filter=bool(config.device_spec),
     )
     holds = MappingProxyType({guest.sighting.uuid: guest.holds for guest in guests})
-    return Folded(usage=usage, conflicts=settled(found, config.accept), holds=holds)
+    return Folded(usage=usage, conflicts=conflicts, holds=holds)
 
 
 class _Books(NamedTuple):
@@ -114,16 +118,16 @@ def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
         )
 
 
-def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, sets: HostSets, mdevs: frozenset[str]) -> Iterator[Remark]:
+def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, conflicts: Iterable[Conflict]) -> Iterator[Remark]:
+    causes: dict[str | None, list[str]] = {}
+    for row in conflicts:
+        for owner in row.owners if row.kind in REMARKED else ():
+            causes.setdefault(owner.uuid, []).append(row.cause)
     for guest in guests:
-        for text in (
-            _reading(guest, cpus),
-            _confinement(guest, sets),
-            _idle_siblings(guest),
-            _missing_mdevs(guest, mdevs),
-        ):
+        uuid, name = guest.sighting.uuid, guest.sighting.name
+        for text in (_reading(guest, cpus), _idle_siblings(guest), *causes.get(uuid, ())):
             if text is not None:
-                yield Remark(uuid=guest.sighting.uuid, name=guest.sighting.name, text=text)
+                yield Remark(uuid=uuid, name=name, text=text)
 
 
 def _reading(guest: GuestHolds, cpus: CpuBooks) -> str | None:
@@ -144,18 +148,6 @@ def _reading(guest: GuestHolds, cpus: CpuBooks) -> str | None:
     return f"pins unknown, {held}{because}"
 
 
-def _confinement(guest: GuestHolds, sets: HostSets) -> str | None:
-    over = CpuSet.from_mask(guest.holds.confined.mask & sets.dedicated & ~guest.holds.cpus.mask)
-    if not sets.has_split or not over:
-        return None
-    return f"floating guest confined to dedicated {advice.plural(over)}"
-
-
 def _idle_siblings(guest: GuestHolds) -> str | None:
     idle = guest.holds.sibling_cpus
     return f"thread policy isolate keeps {advice.plural(idle)} idle, not offered to others" if idle else None
-
-
-def _missing_mdevs(guest: GuestHolds, existing: frozenset[str]) -> str | None:
-    missing = ", ".join(uuid for uuid in guest.holds.mdevs if uuid not in existing)
-    return f"mediated device missing: {missing}" if missing else None

@@ -103,7 +103,8 @@ class MdevUsage(Value, frozen=True, kw_only=True):
 
 
 class Remark(Value, frozen=True, kw_only=True):
-    """Something about one guest that is no conflict: its XML cannot be read, its vCPUs float over dedicated CPUs."""
+    """What to know of one guest beside the numbers: its XML cannot be read, its thread policy keeps CPUs idle; or the
+    cause of a conflict that it is in."""
 
     uuid: str
     name: str
