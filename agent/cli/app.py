@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from cliff.app import App
 from cliff.command import Command
@@ -25,6 +25,7 @@ from cliff.help import HelpCommand
 from agent.cli import exits, source
 from agent.cli.command import QuickCommand
 from agent.cli.main import SUMMARY
+from agent.core.words import plain, plain_lines
 from agent.errors import AgentError
 
 NAME = "agentctl"
@@ -128,7 +129,7 @@ class AgentCtl(App):
 
     def say(self, text: str) -> None:
         """A line for people, beside the output."""
-        self.stderr.write(f"{NAME}: {text}\n")
+        _tell(text)
 
     def _unknown(self, word: str) -> str:
         if word.startswith("-"):
@@ -147,12 +148,10 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         code = exits.BROKEN_PIPE
-        _discard_output()
+        _discard(sys.stdout)
     except OSError as error:  # a full disk
-        code = _fail(
-            f"the output could not be written: {error.strerror}", exits.COULD_NOT_LOOK, debug="--debug" in argv
-        )
-        _discard_output()
+        code = _output_lost(error)
+    _flush_beside()
     return code
 
 
@@ -166,7 +165,7 @@ def _run(argv: list[str]) -> int:
     except exits.BadArguments as error:
         return _fail(str(error), bad, debug=debug)
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
         return exits.BROKEN_PIPE
     except AgentError as error:
         return _fail(str(error), exits.COULD_NOT_LOOK, debug=debug)
@@ -192,23 +191,42 @@ def _unexpected(error: Exception, *, debug: bool) -> int:
 
 
 def _output_lost(error: OSError) -> int:
-    _discard_output()
+    _discard(sys.stdout)
     return _fail(f"the output could not be written: {error.strerror}", exits.COULD_NOT_LOOK, debug=False)
 
 
 def _fail(text: str, code: int, *, debug: bool) -> int:
-    with contextlib.suppress(BrokenPipeError):
-        if debug:
-            traceback.print_exc()
-        for line in text.splitlines():
-            sys.stderr.write(f"{NAME}: {line}\n")
+    if debug:
+        _write_beside(traceback.format_exc())
+    _tell(text)
     return code
 
 
-def _discard_output() -> None:
+def _tell(text: str) -> None:
+    """For people, each line with our name."""
+    _write_beside("".join(f"{NAME}: {line}\n" for line in text.rstrip("\n").split("\n")))
+
+
+def _write_beside(text: str) -> None:
+    """On standard error, safe to show. If that is lost, the answer and its exit code count all the same."""
+    try:
+        sys.stderr.write(plain_lines(text))
+    except (OSError, ValueError):
+        _discard(sys.stderr)
+
+
+def _flush_beside() -> None:
+    """Argparse and logging write there too; what stays in the buffer would turn the exit code into Python's 120."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
     """The reader has gone (head, less), or the disk is full: keep Python's last flush from complaining about it."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_closed_streams() -> None:
@@ -224,9 +242,23 @@ def _tolerate_unprintable(stream: TextIO) -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
+class _LogLine(logging.Formatter):
+    """Names of guests and what libvirt says are safe to show here too."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        """On one line."""
+        return plain(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's name
+        """A traceback ends with the text of its exception."""
+        return plain_lines(super().formatException(ei))
+
+
 def _log(verbose: bool) -> None:
     """Nothing but what the report says, unless asked for: Python would print warnings of the readers otherwise."""
     if verbose:
-        logging.basicConfig(stream=sys.stderr, level=logging.DEBUG, format="%(name)s: %(message)s")
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_LogLine("%(name)s: %(message)s"))
+        logging.basicConfig(level=logging.DEBUG, handlers=[handler])
     elif not logging.getLogger("agent").handlers:
         logging.getLogger("agent").addHandler(logging.NullHandler())

@@ -68,7 +68,7 @@ class ReportCommand(QuickCommand):
 
     def warn(self, report: Report) -> None:
         """Say beside the output what could not be seen, so that last known values are not taken for today's."""
-        for sentence in blind_spots(report):
+        for sentence in (*blind_spots(report), *source.undated(report)):
             self.app.say(sentence)
 
     @property

@@ -22,7 +22,7 @@ def find_guest(guests: Sequence[GuestReport], text: str) -> GuestReport:
         return found[0]
     if not found:
         raise BadArguments(f"there is no guest {plain(text)!r} here. `agentctl domains` lists the guests.")
-    listed = "".join(f"\n  {plain(g.sighting.name)}  {g.sighting.uuid}" for g in found)
+    listed = "".join(f"\n  {plain(g.sighting.name)}  {plain(g.sighting.uuid)}" for g in found)
     raise BadArguments(f"{plain(text)!r} fits {len(found)} guests; give more of the name, or the uuid:{listed}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.core.report import GuestReport, Report
 from agent.core.values import Value
+from agent.core.words import plain
 from agent.errors import DaemonUnavailable
 
 DEFAULT_SOCKET = "/run/compute-agent/agent-ro.sock"
@@ -103,9 +104,25 @@ def from_options(options: argparse.Namespace) -> Source:
 
 
 def started(guest: GuestReport) -> str | None:
-    """When the guest's QEMU began, RFC 3339 in UTC, by this machine's clocks; None when it does not run."""
+    """When the guest's QEMU began, RFC 3339 in UTC, by this machine's clocks; None when it does not run.
+
+    None too for a number that is no date, see `undated`.
+    """
     started_at_s = guest.sighting.run.started_at_boot_s
     if started_at_s is None:
         return None
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_at_s
-    return datetime.fromtimestamp(time.time() - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(time.time() - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def undated(report: Report) -> tuple[str, ...]:
+    """A sentence for each guest whose start is said to be at a number that is no date."""
+    starts = [(guest, guest.sighting.run.started_at_boot_s) for guest in report.guests]
+    return tuple(
+        f"{plain(guest.sighting.name)}: its QEMU is said to run since {start:g} s after boot, which is no date"
+        for guest, start in starts
+        if start is not None and started(guest) is None
+    )
