@@ -12,18 +12,13 @@ from typing import NamedTuple
 
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
-from agent.core.guest import GuestCell, ObservedDomain, Sighting
+from agent.core.guest import ObservedDomain, Sighting
+from agent.core.guest_memory import parts
 from agent.core.host_config import HostConfig
 from agent.core.ledger import Holds, PageHold, join
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.values import ReadOnlyMap, Value
-
-BINDING_MODES = frozenset({None, "strict", "restrictive"})
-"""numatune modes that keep memory on the nodes named ("preferred" and "interleave" do not); None: libvirt's strict."""
-
-WITHOUT_RAM = frozenset({"nvdimm", "virtio-pmem", "sgx-epc"})
-"""Memory modules that a file or the processor's own enclave backs."""
 
 FLAVOR_POLICY = "extra:hw:cpu_thread_policy"
 IMAGE_POLICY = "image:hw_cpu_thread_policy"
@@ -149,14 +144,6 @@ class _Memory(NamedTuple):
     pages: tuple[PageHold, ...]
 
 
-class _Part(NamedTuple):
-    """Some memory of a guest: how much, the one host cell it is bound to, and its page size (None: small)."""
-
-    kib: int
-    cell: int | None
-    page_kib: int | None
-
-
 def _unread(sighting: Sighting, sets: HostSets) -> Holds:
     bound = sighting.kernel_cpus.mask if sighting.kernel_cpus is not None else 0
     # Floating threads too may be left with a single CPU where the shared set has no other.
@@ -228,11 +215,12 @@ def _asks_for_whole_cores(facts: ReadOnlyMap[str, str]) -> bool:
 def _memory(domain: ObservedDomain, sets: HostSets) -> _Memory:
     small: dict[int | None, int] = {}
     huge: dict[tuple[int | None, int], int] = {}
-    for part in _parts(domain, sets):
+    for part in parts(domain, small_kib=sets.page_size_kib, default_huge_kib=sets.default_huge_kib):
+        cell = _bound_cell(part.cells, sets)
         if part.page_kib is None:
-            small[part.cell] = small.get(part.cell, 0) + part.kib
+            small[cell] = small.get(cell, 0) + part.kib
         else:
-            key = (part.cell, part.page_kib)
+            key = (cell, part.page_kib)
             huge[key] = huge.get(key, 0) + -(-part.kib // part.page_kib)
     pages = tuple(PageHold(cell=c, size_kib=s, count=huge[c, s]) for c, s in sorted(huge, key=_cell_then_size))
     return _Memory({cell: kib for cell, kib in small.items() if cell is not None}, small.get(None, 0), pages)
@@ -242,44 +230,8 @@ def _cell_then_size(key: tuple[int | None, int]) -> tuple[bool, int, int]:
     return (key[0] is None, key[0] or 0, key[1])
 
 
-def _parts(domain: ObservedDomain, sets: HostSets) -> Iterator[_Part]:
-    default_kib = domain.page_size_kib or (sets.default_huge_kib if domain.default_huge_pages else None)
-    default_cell = _bound_cell(domain.mode, domain.nodeset, sets)
-    places: dict[int | None, tuple[int | None, int | None]] = {}
-    rest = domain.memory_kib
-    for cell in domain.cells:
-        place = _guest_cell_place(cell, domain, sets)
-        page_kib = _huge(cell.page_size_kib or default_kib, sets)
-        places[cell.id] = (place, page_kib)
-        yield _Part(max(cell.memory_kib, 0), place, page_kib)
-        rest -= cell.memory_kib
-    for module in domain.memory_devices:
-        rest -= module.size_kib
-        if module.model in WITHOUT_RAM or module.size_kib <= 0:
-            continue
-        place, page_kib = places.get(module.guest_cell, (default_cell, _huge(default_kib, sets)))
-        if module.nodeset:
-            place = _bound_cell(None, module.nodeset, sets)
-        yield _Part(module.size_kib, place, _huge(module.page_size_kib, sets) or page_kib)
-    # What no guest cell names: all memory of a guest without cells, nothing or a rounding of libvirt's with them.
-    if rest > 0:
-        yield _Part(rest, default_cell, _huge(default_kib, sets))
-
-
-def _guest_cell_place(cell: GuestCell, domain: ObservedDomain, sets: HostSets) -> int | None:
-    if cell.nodeset:
-        return _bound_cell(cell.mode, cell.nodeset, sets)
-    return _bound_cell(domain.mode, domain.nodeset, sets)
-
-
-def _bound_cell(mode: str | None, nodeset: CpuSet, sets: HostSets) -> int | None:
-    if mode not in BINDING_MODES or not is_one(nodeset.mask):
-        return None
-    return nodeset.lowest if nodeset.lowest in sets.cells else None
-
-
-def _huge(page_kib: int | None, sets: HostSets) -> int | None:
-    return None if page_kib is None or page_kib <= sets.page_size_kib or page_kib <= 0 else page_kib
+def _bound_cell(nodeset: CpuSet, sets: HostSets) -> int | None:
+    return nodeset.lowest if is_one(nodeset.mask) and nodeset.lowest in sets.cells else None
 
 
 def _devices(domain: ObservedDomain, sets: HostSets) -> tuple[tuple[PciAddress, ...], tuple[str, ...]]:
