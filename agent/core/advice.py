@@ -10,6 +10,7 @@ from typing import NamedTuple
 from agent.core.cpuset import CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
+from agent.core.ledger import Holds
 
 MAKERS = {"nova": "nova", "ovirt": "oVirt"}
 
@@ -68,7 +69,10 @@ class Room(NamedTuple):
 
 def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:
     """The emulator and iothreads of a guest that are pinned to any of these CPUs."""
-    domain = guest.sighting.domain
+    return _helpers(guest.sighting.domain, cpus, usable)
+
+
+def _helpers(domain: ObservedDomain | None, cpus: CpuSet, usable: CpuSet) -> Helpers:
     if domain is None:
         return Helpers(emulator=False, iothreads=CpuSet())
     return Helpers(
@@ -79,15 +83,22 @@ def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:
 
 def described(guest: GuestHolds, cpu: int, usable: CpuSet) -> str:
     """The guest and its threads that hold this CPU: "a (vCPU 1)", "b (emulator, iothread 2)", "c (some vCPU)"."""
-    name = guest.sighting.label
-    domain = guest.sighting.domain
+    threads = ", ".join(threads_on(guest.sighting, guest.holds, cpu, usable))
+    return f"{guest.sighting.label} ({threads})" if threads else guest.sighting.label
+
+
+def threads_on(seen: Sighting, holds: Holds, cpu: int, usable: CpuSet) -> tuple[str, ...]:
+    """The threads of a guest that hold this CPU: "vCPU 1", "emulator", "iothread 2"; of an unread guest "some vCPU", or
+    "some thread" that may run elsewhere too. usable: all CPUs of the host that guests may use."""
+    domain = seen.domain
     threads = [] if domain is None else [f"vCPU {vcpu}" for vcpu in _vcpus_on(domain, cpu)]
-    threads += ["some vCPU"] if not threads and cpu in guest.holds.kernel_pins else []
-    if cpu in guest.holds.emulator_cpus:
-        helpers = helpers_on(guest, CpuSet([cpu]), usable)
+    if cpu in holds.emulator_cpus:
+        helpers = _helpers(domain, CpuSet([cpu]), usable)
         threads += ["emulator"] if helpers.emulator else []
         threads += [f"iothread {thread}" for thread in helpers.iothreads]
-    return f"{name} ({', '.join(threads)})" if threads else name
+    if not threads and holds.guessed and cpu in holds.cpus:
+        threads = ["some vCPU" if cpu in holds.kernel_pins else "some thread"]
+    return tuple(threads)
 
 
 def make_way(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:

@@ -70,9 +70,7 @@ def conflicting_cpus(conflicts: Iterable[Conflict]) -> CpuSet:
     )
 
 
-def cpu_states(
-    topology: HostTopology, usage: Usage, conflicts: Iterable[Conflict]
-) -> ReadOnlyMap[int, CpuState]:
+def cpu_states(topology: HostTopology, usage: Usage, conflicts: Iterable[Conflict]) -> ReadOnlyMap[int, CpuState]:
     """State by CPU number, for every CPU of the topology."""
     books = CpuBooks(usage, conflicts)
     return MappingProxyType({cpu.id: books.state(cpu) for cpu in topology.cpus})

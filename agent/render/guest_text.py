@@ -76,17 +76,6 @@ def state_word(seen: Sighting) -> str:
     return seen.state if seen.validity == "valid" else f"{seen.state} ({seen.validity.replace('-', ' ')})"
 
 
-def thread_roles(seen: Sighting, cpu: int) -> tuple[str, ...]:
-    """What of the guest is bound to this CPU: "vCPU 0", "emulator", "I/O thread 1"; empty when nothing is known."""
-    domain = seen.domain
-    if domain is None:
-        return ("some thread",) if seen.kernel_cpus and cpu in seen.kernel_cpus else ()
-    roles = [f"vCPU {pin.thread}" for pin in domain.vcpu_pins if cpu in pin.cpus]
-    roles += ["emulator"] if domain.emulator_pin and cpu in domain.emulator_pin else []
-    roles += [f"I/O thread {pin.thread}" for pin in domain.iothread_pins if cpu in pin.cpus]
-    return tuple(roles)
-
-
 def _row(guest: GuestReport, conflicts: Sequence[Conflict]) -> GuestRow:
     seen, held, domain = guest.sighting, guest.holds, guest.sighting.domain
     cells = CpuSet(held.cell_memory_kib) | CpuSet(hold.cell for hold in held.pages if hold.cell is not None)
@@ -140,7 +129,7 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
     if domain.emulator_pin is not None:
         yield "emulator", f"on CPU {domain.emulator_pin}"
     if domain.iothreads:
-        yield "I/O", "; ".join(_pins(domain.iothread_pins, "thread")) or f"{domain.iothreads} threads, not pinned"
+        yield "iothreads", "; ".join(_pins(domain.iothread_pins, "iothread")) or f"{domain.iothreads}, not pinned"
     yield "memory", _memory(domain)
     for cell in domain.cells:
         yield f"cell {cell.id}", _guest_cell(cell)
@@ -153,7 +142,7 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
 def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
     held = guest.holds
     cpus = [f"CPU {held.cpus} for itself"] if held.cpus else []
-    cpus += [f"of them CPU {held.emulator_cpus} for emulator and I/O"] if held.emulator_cpus else []
+    cpus += [f"of them CPU {held.emulator_cpus} for emulator and iothreads"] if held.emulator_cpus else []
     cpus += [f"floats within CPU {held.confined}"] if held.confined else []
     memory = [f"{words.size(kib)} of cell {cell}" for cell, kib in held.cell_memory_kib.items()]
     memory += [f"{words.size(held.host_memory_kib)} of the host"] if held.host_memory_kib else []

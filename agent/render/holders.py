@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from agent.core.advice import threads_on
 from agent.core.conflicts import Conflict, Owner
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress, PciDevice
@@ -13,7 +14,7 @@ from agent.core.topology import Cpu
 from agent.core.usage import DeviceUsage
 from agent.core.words import plain
 from agent.render import words
-from agent.render.guest_text import conflicts_of, thread_roles
+from agent.render.guest_text import conflicts_of
 from agent.render.table import wrap
 
 Started = Callable[[GuestReport], str | None]
@@ -43,7 +44,7 @@ def why_cpu(report: Report, number: int, started: Started) -> Answer:
     """Who is pinned to a CPU, and what is on its siblings. The CPU must be in the topology."""
     cpu = next(cpu for cpu in report.topology.cpus if cpu.id == number)
     owners = _owners_of_cpu(report, number)
-    holders = _holders(report, owners, started, lambda guest: ", ".join(thread_roles(guest.sighting, number)))
+    holders = _holders(report, owners, started, lambda guest: ", ".join(_threads(report, guest, number)))
     return Answer(f"CPU {number}", tuple(_cpu_facts(report, cpu)), holders, _about(report, "cpu", {str(number)}))
 
 
@@ -105,7 +106,7 @@ def why_guest(report: Report, guest: GuestReport, started: Started) -> Answer:
     """What a guest holds, and with whom it shares it."""
     seen, held = guest.sighting, guest.holds
     facts = [
-        f"CPU {cpu}: {', '.join(thread_roles(seen, cpu)) or 'held'}{_shared_with(report, cpu, seen.uuid)}"
+        f"CPU {cpu}: {', '.join(_threads(report, guest, cpu)) or 'held'}{_shared_with(report, cpu, seen.uuid)}"
         for cpu in held.cpus
     ]
     facts += [f"floats within CPU {held.confined}"] if held.confined else []
@@ -178,6 +179,10 @@ def _role(report: Report, number: int) -> str:
 def _shared_with(report: Report, cpu: int, uuid: str) -> str:
     others = [owner for owner in _owners_of_cpu(report, cpu) if owner.uuid != uuid]
     return f"; also held by {words.owners(others)}" if others else ""
+
+
+def _threads(report: Report, guest: GuestReport, cpu: int) -> tuple[str, ...]:
+    return threads_on(guest.sighting, guest.holds, cpu, report.topology.usable)
 
 
 def _source_of(guest: GuestReport, address: PciAddress) -> str:

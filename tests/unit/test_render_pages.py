@@ -146,10 +146,10 @@ def test_a_guest_with_hotplug_emulator_and_io_threads_is_told_in_full() -> None:
         "  state     running, persistent, made by nova; read 4 s ago",
         "  vCPUs     2 of at most 4: vCPU 0-1 on CPU 4-5; the others on CPU 0-1",
         "  emulator  on CPU 6",
-        "  I/O       thread 1 on CPU 7",
+        "  iothreads iothread 1 on CPU 7",
         "  memory    4 GiB",
         "  nova      flavor = m1.pinned",
-        "  holds     CPU 6-7 for itself; of them CPU 6-7 for emulator and I/O; floats",
+        "  holds     CPU 6-7 for itself; of them CPU 6-7 for emulator and iothreads;",
     ]
 
 
@@ -174,6 +174,20 @@ CPU 2
   what to do: agentctl conflicts
 """
     )
+
+
+def test_why_names_the_threads_that_the_conflict_names() -> None:
+    """Not those that float over the CPU, are not plugged, or are pinned to every CPU there is."""
+    busy = guest(
+        "busy", {0: 2, 1: "2-5", 3: 2}, vcpus=4, online_vcpus="0-2", emu="0-15", iothreads={1: "2", 2: "5"}, at=100
+    )
+    report = host_report(smt_topology(), busy, guest("other", {0: 2}, iothreads={7: "5"}, at=100))
+    for cpu, threads in ((2, "vCPU 0"), (5, "iothread 2")):
+        (row,) = (row for row in report.conflicts if row.resource.id == str(cpu) and row.kind == "cpu-pinned-twice")
+        assert f"busy ({threads})" in row.cause
+        assert {holder.name: holder.how for holder in holders.why_cpu(report, cpu, started).holders}["busy"] == threads
+    facts = holders.why_guest(report, report.guests[0], started).facts
+    assert facts[:2] == ("CPU 2: vCPU 0; also held by other", "CPU 5: iothread 2; also held by other")
 
 
 def test_why_a_free_cpu_says_that_nobody_holds_it() -> None:
