@@ -6,6 +6,8 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
 from agent.core.snapshot import Identity
 from agent.core.values import ReadOnlyMap, Value
 from agent.formats import wire
@@ -88,15 +90,7 @@ def success(identity: Identity, generation: int, now: str, result: object) -> En
 
 def refused(identity: Identity, generation: int, now: str, refusal: Refusal) -> Envelope:
     """The envelope of a refusal."""
-    return Envelope(
-        agent_id=identity.agent_id,
-        boot_id=identity.boot_id,
-        epoch=identity.epoch,
-        generation=generation,
-        now=now,
-        ok=False,
-        refusal=refusal,
-    )
+    return msgspec.structs.replace(success(identity, generation, now, None), ok=False, refusal=refusal)
 
 
 def respond(envelope: Envelope, status: int = HTTPStatus.OK) -> ApiResponse:
