@@ -19,6 +19,7 @@ from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience, dia
 from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop, event_loop, load_libvirt
 from agent.adapters.libvirt.host import device_xml
 from agent.adapters.libvirt.link import Events, Link
+from agent.adapters.libvirt.workers import WorkerPool
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
 from tests.functional.lab import wait_until
 
@@ -79,13 +80,14 @@ def test_a_worker_is_free_again_when_its_hung_call_ends(
 def test_when_every_worker_hangs_another_connection_is_opened(
     connection: LibvirtConnection, release: threading.Event
 ) -> None:
+    first = connection.current()
     hang(connection, release)
     hang(connection, release)
     wait_for_number(connection, 2)
     assert len(LibvirtHost(connection).list_domains().uuids) > 0
     release.set()
-    wait_until(lambda: not libvirt_threads("libvirt-1"), "the workers of the first connection to end")
-    wait_until(lambda: not libvirt_threads("libvirt-dispose"), "the first connection to be closed")
+    assert first.disposed.wait(PATIENT_S)
+    assert first.pool.hung == 0
 
 
 def test_hung_calls_are_bounded_over_connections_too(connection: LibvirtConnection, release: threading.Event) -> None:
@@ -141,9 +143,8 @@ def test_a_call_waits_for_a_worker_no_longer_than_its_deadline(
     connection: LibvirtConnection, release: threading.Event
 ) -> None:
     link = connection.current()
-    for _ in range(2):
-        link.pool.submit(lambda: release.wait(PATIENT_S))
-    wait_until(lambda: len(libvirt_threads("libvirt-1")) == 2, "both workers to be busy")
+    busy = [link.pool.submit(lambda: release.wait(PATIENT_S)) for _ in range(2)]
+    wait_until(lambda: all(job.future.running() for job in busy), "both workers to be busy")
     with pytest.raises(LibvirtTimeout, match=r"all 2 calls .* were under way \(0 hang\)"):
         connection.call(lambda raw: raw.getCapabilities())
     assert connection.number == 1  # busy is not hung
@@ -243,7 +244,7 @@ def test_guests_are_seen_without_node_devices(caplog: pytest.LogCaptureFixture) 
     event_loop()
     raw = libvirt.open("test:///default")
     events = Events(on_change=changes.put, on_device_change=changes.put, on_closed=lambda _link, _sentence: None)
-    link = Link(WithoutNodeDevices(raw), "test:///default", events)
+    link = Link(WithoutNodeDevices(raw), "test:///default", events, WorkerPool(1, "libvirt-call"))
     link.set_up()
     xml = "<domain type='test'><name>seen</name><memory>1024</memory><os><type>hvm</type></os></domain>"
     domain = raw.defineXML(xml)

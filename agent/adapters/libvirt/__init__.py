@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent.adapters.libvirt.connection import DEFAULT_URI, LibvirtConnection, Patience
+from agent.adapters.libvirt.connection import LibvirtConnection, Patience
 from agent.adapters.libvirt.domains import DomainText
 from agent.adapters.libvirt.host import NodeDevices
 from agent.adapters.libvirt.reader import LibvirtHost
 
-__all__ = ["DEFAULT_URI", "DomainText", "LibvirtConnection", "LibvirtHost", "NodeDevices", "Patience"]
+__all__ = ["DomainText", "LibvirtConnection", "LibvirtHost", "NodeDevices", "Patience"]

@@ -33,6 +33,7 @@ from agent.adapters.libvirt import diagnosis
 from agent.adapters.libvirt.binding import EventLoop, event_loop, load_libvirt
 from agent.adapters.libvirt.link import Events, Link, open_link
 from agent.adapters.libvirt.workers import Job, WorkerPool
+from agent.core.places import SYSTEM_LIBVIRT
 from agent.core.values import Value
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout, LibvirtUnavailable
 
@@ -40,9 +41,6 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-DEFAULT_URI = "qemu:///system"
-"""libvirt's client itself takes virtqemud's socket where there is one, and libvirtd's else."""
 
 MOST_OPENS = 2
 """Opens that may hang at a time: one that hangs for its own reasons does not keep the next from being tried."""
@@ -95,7 +93,7 @@ class LibvirtConnection:
 
     def __init__(
         self,
-        uri: str = DEFAULT_URI,
+        uri: str = SYSTEM_LIBVIRT,
         *,
         patience: Patience | None = None,
         workers: int = 8,
@@ -106,7 +104,7 @@ class LibvirtConnection:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
-        self.uri = uri or DEFAULT_URI
+        self.uri = uri or SYSTEM_LIBVIRT
         self.clock = clock
         self._patience = patience or Patience()
         self._workers = workers
@@ -275,7 +273,7 @@ class LibvirtConnection:
                 link.dispose()
                 return
             self._number += 1
-            link.begin(self._number, self.clock(), WorkerPool(self._workers, f"libvirt-{self._number}"))
+            link.begin(self._number, self.clock())
             self._link, self._problem, self._loop = link, None, event_loop()
             self._changed.notify_all()
         LOG.info("connected to libvirt uri=%s connection=%d", self.uri, link.number)
@@ -303,9 +301,9 @@ class LibvirtConnection:
     def _begun_opens(self) -> tuple[Future[Link], ...]:
         with self._changed:
             if self._closing.is_set():
-                raise LibvirtUnavailable(CLOSED)
+                raise LibvirtUnavailable(self._problem or CLOSED)
             if len(self._opens) < MOST_OPENS:
-                self._opens.append(open_link(self.uri, self._events))
+                self._opens.append(open_link(self.uri, self._events, WorkerPool(self._workers, "libvirt-call")))
             return tuple(self._opens)
 
     def _refuse_when_too_much_hangs(self) -> None:
@@ -318,7 +316,7 @@ class LibvirtConnection:
             )
 
     def _note_failure(self, sentence: str) -> None:
-        if sentence != self._problem and not self._closing.is_set():
+        if sentence != self._problem:
             LOG.warning("libvirt cannot be reached: %s", sentence)
         with self._changed:
             self._problem = sentence

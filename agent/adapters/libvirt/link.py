@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -41,15 +42,14 @@ class Events(NamedTuple):
 
 
 class Link:
-    """An open virConnect (`raw`). number, opened_at and pool are there once it is the current one."""
+    """An open virConnect (`raw`) and its workers; number 0 and opened_at inf until it is the current one."""
 
-    number: int
-    opened_at: float
-    pool: WorkerPool
-
-    def __init__(self, raw: Any, uri: str, events: Events) -> None:
+    def __init__(self, raw: Any, uri: str, events: Events, pool: WorkerPool) -> None:
         self.raw = raw
         self.uri = uri
+        self.pool = pool
+        self.number = 0
+        self.opened_at = math.inf
         self.lost_because: str | None = None
         self.disposed = threading.Event()
         self._events = events
@@ -57,9 +57,9 @@ class Link:
         self._disposer: threading.Thread | None = None
         self._undo: list[Callable[[], object]] = []
 
-    def begin(self, number: int, opened_at: float, pool: WorkerPool) -> None:
+    def begin(self, number: int, opened_at: float) -> None:
         """It is the current connection from now on."""
-        self.number, self.opened_at, self.pool = number, opened_at, pool
+        self.number, self.opened_at = number, opened_at
 
     def is_alive(self) -> bool:
         """The socket is open, as far as the client knows; asks nobody."""
@@ -149,9 +149,7 @@ class Link:
                 undo()
             except libvirt.libvirtError as error:
                 LOG.debug("libvirt at %s: %s", self.uri, error)
-        if hasattr(self, "pool"):
-            # a call that still runs uses the C connection, which close() would free under it
-            self.pool.join()
+        self.pool.join()  # a call that still runs uses the C connection, which close() would free under it
         try:
             self.raw.close()
         except libvirt.libvirtError as error:
@@ -159,16 +157,16 @@ class Link:
         self.disposed.set()
 
 
-def open_link(uri: str, events: Events) -> Future[Link]:
+def open_link(uri: str, events: Events, pool: WorkerPool) -> Future[Link]:
     """Open and set up in a daemon thread of its own; the future raises LibvirtUnavailable."""
     opened: Future[Link] = Future()
-    threading.Thread(target=_open, args=(opened, uri, events), name="libvirt-open", daemon=True).start()
+    threading.Thread(target=_open, args=(opened, uri, events, pool), name="libvirt-open", daemon=True).start()
     return opened
 
 
-def _open(opened: Future[Link], uri: str, events: Events) -> None:
+def _open(opened: Future[Link], uri: str, events: Events, pool: WorkerPool) -> None:
     try:
-        opened.set_result(_opened(uri, events))
+        opened.set_result(_opened(uri, events, pool))
     except LibvirtError as error:
         opened.set_exception(error)
     except Exception as error:
@@ -176,13 +174,13 @@ def _open(opened: Future[Link], uri: str, events: Events) -> None:
         opened.set_exception(LibvirtUnavailable(f"opening libvirt at {uri} failed: {error!r}"))
 
 
-def _opened(uri: str, events: Events) -> Link:
+def _opened(uri: str, events: Events, pool: WorkerPool) -> Link:
     libvirt = load_libvirt()
     event_loop()
     link = None
     try:
         raw = libvirt.openReadOnly(uri)
-        link = Link(raw, uri, events)
+        link = Link(raw, uri, events, pool)
         link.set_up()
     except libvirt.libvirtError as error:
         if link is not None:
