@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agent.core.conflicts import Conflict
 from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, material_changes
+from agent.core.words import field, sentence
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def _new_conflicts(before: Snapshot, after: Snapshot) -> list[Conflict]:
 
 def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
     return [
-        f"{state.name} ({state.problem})"
+        f"{state.name} ({sentence(state.problem)})"
         for state in after.sources
         if state.problem is not None and before.source(state.name).problem is None
     ]
@@ -51,22 +52,22 @@ def _new_misfits(before: Snapshot, after: Snapshot) -> list[str]:
     if after.topology is before.topology and after.config is before.config:
         return []
     known = {row.what for row in misfits(before.topology, before.config)}
-    return [row.what for row in misfits(after.topology, after.config) if row.what not in known]
+    return [sentence(row.what) for row in misfits(after.topology, after.config) if row.what not in known]
 
 
 def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:
     still = {row.id for row in after.conflicts}
-    gone = [row.id for row in before.conflicts if row.id not in still]
-    appeared = [f"{row.id} ({_owners(row)})" for row in _new_conflicts(before, after)]
+    gone = [field(row.id) for row in before.conflicts if row.id not in still]
+    appeared = [f"{field(row.id)} ({_owners(row)})" for row in _new_conflicts(before, after)]
     return _named("appeared", appeared) + _named("gone", gone)
 
 
 def _guest_parts(before: Snapshot, after: Snapshot) -> list[str]:
     changed = material_changes(before.ledger, after.ledger)
-    came = [after.ledger.sightings[uuid].name for uuid in changed if uuid not in before.ledger.sightings]
-    went = [before.ledger.sightings[uuid].name for uuid in changed if uuid not in after.ledger.sightings]
+    came = [field(after.ledger.sightings[uuid].name) for uuid in changed if uuid not in before.ledger.sightings]
+    went = [field(before.ledger.sightings[uuid].name) for uuid in changed if uuid not in after.ledger.sightings]
     stayed = [u for u in changed if u in before.ledger.sightings and u in after.ledger.sightings]
-    moved = [f"{after.ledger.sightings[uuid].name}={after.ledger.sightings[uuid].state}" for uuid in stayed]
+    moved = [f"{field(after.ledger.sightings[uuid].name)}={after.ledger.sightings[uuid].state}" for uuid in stayed]
     return _named("guests_came", came) + _named("guests_went", went) + _named("guests_changed", moved)
 
 
@@ -90,7 +91,7 @@ def _named(word: str, items: Sequence[str]) -> list[str]:
 
 
 def _owners(row: Conflict) -> str:
-    return ", ".join(owner.name or owner.uuid or owner.type for owner in row.owners)
+    return ", ".join(field(owner.name or owner.uuid or owner.type) for owner in row.owners)
 
 
 def status_line(snapshot: Snapshot) -> str:

@@ -30,6 +30,11 @@ def field(text: str) -> str:
     return "".join(_escaped(c) if c in _MARKS else c for c in plain(text))
 
 
+def sentence(text: str) -> str:
+    """As `plain`, for a sentence with marks of its own in a log line: it cannot begin a field there ("name=[")."""
+    return plain(text).replace("=[", f"{_escaped('=')}[")
+
+
 def _escaped(character: str) -> str:
     code = ord(character)
     if code < 0x100:

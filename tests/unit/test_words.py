@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.words import field, plain
+from agent.core.words import brief, field, plain, plain_lines, sentence
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,17 @@ def test_what_is_not_printable_is_shown_by_its_number(text: str, shown: str) -> 
 def test_a_name_cannot_end_its_field_or_begin_another() -> None:
     assert field("x; y] guests_went=[z\x1b") == "x\\x3b y\\x5d guests_went\\x3d\\x5bz\\x1b"
     assert field("instance-0000002a") == "instance-0000002a"
+
+
+def test_a_sentence_keeps_its_marks_and_sets_no_field() -> None:
+    assert sentence("[Errno 5] no file; x] y=[z\n") == "[Errno 5] no file; x] y\\x3d[z\\x0a"
+    assert sentence("cpu_dedicated_set=4-7 is not online") == "cpu_dedicated_set=4-7 is not online"
+
+
+def test_lines_stay_lines_and_long_text_is_cut() -> None:
+    assert plain_lines("a\x1b\n\x85b") == "a\\x1b\n\\x85b"
+    assert brief("x" * 20, 10) == "xxxxxxx..."
+    assert brief("x\n", 10) == "x\\x0a"
 
 
 @given(st.text(st.characters()))
