@@ -23,14 +23,15 @@ OUTSIDE_TRIES = 3
 
 
 class Tracker:
-    """since: when each conflict was first seen, by id, from the journal. now: wall time as RFC 3339 text."""
+    """since: when each conflict was first seen, by id, from the journal; it counts until the first complete look.
+    now: wall time as RFC 3339 text."""
 
     def __init__(
         self, *, identity: Identity, config: HostConfig, since: Mapping[str, str], now: Callable[[], str]
     ) -> None:
         self._lock = threading.Lock()
         self._snapshot = first(identity, config)
-        self._since = dict(since)
+        self._stored_since = dict(since)
         self._now = now
 
     @property
@@ -57,12 +58,18 @@ class Tracker:
             made = self._dated(base, change(base))
             with self._lock:
                 if self._snapshot is base:
-                    self._snapshot = made
-                    return made
+                    return self._swap_in(made)
         with self._lock:
-            self._snapshot = self._dated(self._snapshot, change(self._snapshot))
-            return self._snapshot
+            return self._swap_in(self._dated(self._snapshot, change(self._snapshot)))
+
+    def _swap_in(self, made: Snapshot) -> Snapshot:
+        self._snapshot = made
+        if made.complete:  # a stored date of what did not show by now is of the past
+            self._stored_since = {}
+        return made
 
     def _dated(self, base: Snapshot, made: Snapshot) -> Snapshot:
-        since = {row.id: row.since for row in base.conflicts if row.since is not None}
-        return dated(made, since if base.complete else self._since | since, self._now())
+        if made.conflicts is base.conflicts:
+            return made
+        known = {row.id: row.since for row in base.conflicts if row.since is not None}
+        return dated(made, self._stored_since | known, self._now())
