@@ -16,19 +16,20 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import conf
 from agent.adapters import own_cpus
-from agent.adapters.http import READ_ONLY_SOCKET, LocalApi
+from agent.adapters.http import LocalApi
 from agent.adapters.journal import Journal, StateLock, Store
 from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
 from agent.adapters.udev import OVERFLOW, UdevMonitor
 from agent.core.cpuset import CpuSet
+from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
+from agent.formats.wall_time import rfc3339
 from agent.handlers import Handlers
 from agent.look import host_look, open_libvirt
 from agent.render.welcome import welcome
@@ -52,8 +53,6 @@ STOP_TIMEOUT_S = 5.0
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-DEFAULT_SOCKET_DIR = "/run/compute-agent"
-SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
 FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
 
 
@@ -242,8 +241,8 @@ class Service:
         if is_told:
             self._notifier.reloading()
         try:
-            new = conf.reload(self._settings, self._arguments)
-            conf.setup_logging(self._arguments)
+            new, own = conf.reload(self._settings, self._arguments)
+            conf.setup_logging(own)
         except ConfigError as error:
             for fault in error.faults:
                 LOG.error("reload refused, the old configuration stays in force: %s", fault)
@@ -277,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon, or check its configuration; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        settings = conf.load(arguments)
+        settings, own = conf.read(arguments)
     except ConfigError as error:
         for fault in error.faults:
             sys.stderr.write(f"compute-agent: {fault}\n")
@@ -287,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{line}\n")
         return 0
     try:
-        conf.setup_logging(arguments)
+        conf.setup_logging(own)
     except ConfigError as error:
         sys.stderr.write(f"compute-agent: {error}\n")
         return EXIT_CONFIG
@@ -327,7 +326,7 @@ def next_commands(socket_dir: str) -> tuple[str, ...]:
     agentctl = "agentctl"
     if shutil.which(agentctl) is None:
         agentctl = str(Path(sys.executable).with_name(agentctl))
-    elsewhere = socket_dir != DEFAULT_SOCKET_DIR
+    elsewhere = socket_dir != SOCKET_DIR
     export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
     return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", "why 0")))
 
@@ -365,7 +364,7 @@ def _begin(state_path: Path) -> tuple[Store, Identity, dict[str, str]]:
 
 def rfc3339_now() -> str:
     """Wall time in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())
 
 
 def _boot_id() -> str:

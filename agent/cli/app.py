@@ -24,12 +24,12 @@ from cliff.help import HelpCommand
 
 from agent.cli import exits, source
 from agent.cli.command import QuickCommand
-from agent.cli.main import SUMMARY
+from agent.cli.summary import SUMMARY
 from agent.core.words import plain, plain_lines
 from agent.errors import AgentError
+from agent.release import version
 
 NAME = "agentctl"
-DISTRIBUTION = "compute-agent"
 NAGIOS_OPTION = "--one-line"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
@@ -175,14 +175,6 @@ def _run(argv: list[str]) -> int:
         return _output_lost(error)
     except Exception as error:  # noqa: BLE001  # the top of the program: nobody else is left to say what happened
         return _unexpected(error, debug=debug)
-
-
-def version() -> str:
-    """The installed version; "(not installed)" in a bare checkout."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def _unexpected(error: Exception, *, debug: bool) -> int:

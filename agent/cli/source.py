@@ -6,16 +6,16 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.report import GuestReport, Report
 from agent.core.values import Value
 from agent.core.words import plain
 from agent.errors import DaemonUnavailable
+from agent.formats.wall_time import rfc3339
 
-DEFAULT_SOCKET = "/run/compute-agent/agent-ro.sock"
-SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
+DEFAULT_SOCKET = f"{SOCKET_DIR}/{READ_ONLY_SOCKET}"
 
 
 class Source(Value, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ def started(guest: GuestReport) -> str | None:
         return None
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_at_s
     try:
-        return datetime.fromtimestamp(time.time() - age_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(time.time() - age_s)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -2,6 +2,6 @@
 
 from agent.conf.logs import setup_logging
 from agent.conf.options import list_opts
-from agent.conf.settings import Settings, describe, load, reload
+from agent.conf.settings import Configured, Settings, describe, load, read, reload
 
-__all__ = ["Settings", "describe", "list_opts", "load", "reload", "setup_logging"]
+__all__ = ["Configured", "Settings", "describe", "list_opts", "load", "read", "reload", "setup_logging"]

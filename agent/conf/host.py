@@ -7,15 +7,12 @@ from typing import TypeVar
 
 from agent.conf import parse
 from agent.conf.nova import DEVICE_SPEC_NAMES
-from agent.conf.options import DEFAULT_GROUP
+from agent.conf.options import DEFAULT_GROUP, DEFAULTS
 from agent.conf.reading import Found, Source
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
 
 T = TypeVar("T")
-
-CPU_RATIO = 4.0
-RAM_RATIO = 1.0
 
 
 class HostReader:
@@ -37,8 +34,8 @@ class HostReader:
             shared=shared,
             reserved_memory_mb=self.choose(DEFAULT_GROUP, "reserved_host_memory_mb")[1].value,
             reserved_pages=self._reserved_pages(),
-            cpu_allocation_ratio=self._ratio("cpu_allocation_ratio", CPU_RATIO),
-            ram_allocation_ratio=self._ratio("ram_allocation_ratio", RAM_RATIO),
+            cpu_allocation_ratio=self._ratio("cpu_allocation_ratio", DEFAULTS.cpu_allocation_ratio),
+            ram_allocation_ratio=self._ratio("ram_allocation_ratio", DEFAULTS.ram_allocation_ratio),
             device_spec=self._device_spec(),
             accept=self._own.parsed(self._own.get("conflicts", "accept"), parse.accept_rule),
         )

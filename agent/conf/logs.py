@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from oslo_log import formatters, log
 
-from agent.conf import options
-from agent.conf.settings import own_source
+from agent.conf.reading import Source
 from agent.errors import ConfigError
+from agent.release import DISTRIBUTION, version
 
 
-def setup_logging(argv: Sequence[str] | None, default_config_files: Sequence[str] | None = None) -> None:
+def setup_logging(own: Source) -> None:
     """Log to where [DEFAULT] log_file, use_journal, ... say, else to standard error; after a reload again.
 
-    Raises ConfigError when the files cannot be read or parsed, or the log cannot be opened; it then goes where it went.
+    own: our options as `read` found them. Raises ConfigError when the log cannot be opened; it then goes where it went.
     """
-    own = own_source(options.command_line().parse_args(argv), default_config_files)
     root = logging.getLogger()
     before = list(root.handlers)
     try:
-        log.setup(own.conf, "compute-agent", options.version(), fix_eventlet=False)
+        log.setup(own.conf, DISTRIBUTION, version(), fix_eventlet=False)
     except (OSError, log.LogConfigError) as error:
         root.handlers[:] = before
         raise ConfigError(

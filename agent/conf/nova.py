@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
-from agent.conf.options import DEFAULT_GROUP
+from agent.conf.options import DEFAULT_GROUP, DEFAULTS
 from agent.conf.reading import Source
 
 OPTIONS: tuple[tuple[str, list[cfg.Opt]], ...] = (
@@ -15,12 +15,12 @@ OPTIONS: tuple[tuple[str, list[cfg.Opt]], ...] = (
         [
             cfg.StrOpt("vcpu_pin_set"),
             cfg.IntOpt("reserved_host_cpus", default=0, min=0),
-            cfg.IntOpt("reserved_host_memory_mb", default=512, min=0),
+            cfg.IntOpt("reserved_host_memory_mb", default=DEFAULTS.reserved_memory_mb, min=0),
             cfg.MultiOpt("reserved_huge_pages", item_type=types.Dict()),
             cfg.FloatOpt("cpu_allocation_ratio", min=0.0),
             cfg.FloatOpt("ram_allocation_ratio", min=0.0),
-            cfg.FloatOpt("initial_cpu_allocation_ratio", default=4.0, min=0.0),
-            cfg.FloatOpt("initial_ram_allocation_ratio", default=1.0, min=0.0),
+            cfg.FloatOpt("initial_cpu_allocation_ratio", default=DEFAULTS.cpu_allocation_ratio, min=0.0),
+            cfg.FloatOpt("initial_ram_allocation_ratio", default=DEFAULTS.ram_allocation_ratio, min=0.0),
             cfg.MultiStrOpt("pci_passthrough_whitelist", default=[]),
         ],
     ),

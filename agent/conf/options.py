@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import socket
 from collections.abc import Sequence
-from importlib import metadata
 
 from oslo_config import cfg, types
 from oslo_log import _options as oslo_log_options  # its declared oslo.config.opts entry point
 
+from agent.core.host_config import HostConfig
+from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET, SOCKET_DIR, SYSTEM_LIBVIRT
+from agent.release import DISTRIBUTION, version
+
 DEFAULT_GROUP = "DEFAULT"
+DEFAULTS = HostConfig()
+"""What counts where neither we nor nova's files say anything; nova has the same."""
+
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
 
 AGENT = [
@@ -28,8 +34,8 @@ AGENT = [
     ),
     cfg.StrOpt(
         "socket_dir",
-        default="/run/compute-agent",
-        help="Folder of the local API's sockets agent.sock and agent-ro.sock. Takes effect at a restart.",
+        default=SOCKET_DIR,
+        help=f"Folder of the local API's sockets {FULL_SOCKET} and {READ_ONLY_SOCKET}. Takes effect at a restart.",
     ),
     cfg.StrOpt(
         "sysfs_root",
@@ -40,8 +46,8 @@ AGENT = [
     cfg.BoolOpt(
         "read_only",
         default=True,
-        help="Connect to libvirt's read-only socket, so that libvirt itself refuses any change. Takes effect at a "
-        "restart.",
+        help="libvirt's read-only socket is used, so that libvirt itself refuses any change. There is nothing yet that "
+        "writes to libvirt, so false is refused.",
     ),
     cfg.MultiStrOpt(
         "nova_conf",
@@ -77,7 +83,7 @@ TRACKER = [
 HOST = [
     cfg.IntOpt(
         "reserved_host_memory_mb",
-        default=512,
+        default=DEFAULTS.reserved_memory_mb,
         min=0,
         help="MiB of the host's memory that guests may not have. As in nova.",
     ),
@@ -91,14 +97,16 @@ HOST = [
     cfg.FloatOpt(
         "cpu_allocation_ratio",
         min=0.0,
-        sample_default="4.0",
-        help="Floating vCPUs per shared CPU. Not set, or 0: nova's if it has one, else 4.0.",
+        sample_default=str(DEFAULTS.cpu_allocation_ratio),
+        help="Floating vCPUs per shared CPU. Not set, or 0: nova's if it has one, else "
+        f"{DEFAULTS.cpu_allocation_ratio}.",
     ),
     cfg.FloatOpt(
         "ram_allocation_ratio",
         min=0.0,
-        sample_default="1.0",
-        help="Guest memory per host memory, small pages only. Not set, or 0: nova's if it has one, else 1.0.",
+        sample_default=str(DEFAULTS.ram_allocation_ratio),
+        help="Guest memory per host memory, small pages only. Not set, or 0: nova's if it has one, else "
+        f"{DEFAULTS.ram_allocation_ratio}.",
     ),
 ]
 
@@ -132,16 +140,17 @@ LIBVIRT = [
     cfg.StrOpt(
         "connection_uri",
         default="",
-        sample_default="qemu:///system",
-        help="libvirt to watch. Empty: nova's if it has one, else qemu:///system. Takes effect at a restart.",
+        sample_default=SYSTEM_LIBVIRT,
+        help=f"libvirt to watch. Empty: nova's if it has one, else {SYSTEM_LIBVIRT}. Takes effect at a restart.",
     ),
     cfg.IntOpt(
         "call_timeout",
         default=10,
         min=1,
-        max=300,
+        max=60,
         help="Seconds after which a call to libvirt is given up; the guest or source it was for is then shown as last "
-        "known.",
+        "known. A pass that takes longer than four such calls and two intervals counts as stuck: the watchdog is then "
+        "no longer fed.",
     ),
     cfg.IntOpt(
         "workers",
@@ -218,14 +227,6 @@ def log_opts() -> list[cfg.Opt]:
     return own
 
 
-def version() -> str:
-    """Of the installed distribution; "unknown" in a checkout that was never installed."""
-    try:
-        return metadata.version("compute-agent")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def command_line() -> argparse.ArgumentParser:
     """Parser of the daemon's arguments; what is not given stays None."""
     parser = argparse.ArgumentParser(
@@ -233,7 +234,7 @@ def command_line() -> argparse.ArgumentParser:
         description="Watches this libvirt host and reports what it has, who uses it and what conflicts.",
     )
     add = parser.add_argument
-    add("--version", action="version", version=f"compute-agent {version()}")
+    add("--version", action="version", version=f"{DISTRIBUTION} {version()}")
     add("--config-file", action="append", metavar="FILE", help="own file, may be repeated; the later one wins")
     add("--config-dir", action="append", metavar="DIR", help="folder of *.conf, read after the files")
     add("--check-config", action="store_true", help="say what is in force or what is wrong with it, and end")

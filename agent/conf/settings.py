@@ -7,6 +7,7 @@ import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,11 +15,11 @@ from agent.conf import nova, options
 from agent.conf.host import HostReader
 from agent.conf.reading import Source
 from agent.core.host_config import HostConfig
+from agent.core.places import READ_ONLY_SOCKET, SYSTEM_LIBVIRT
 from agent.core.values import Value
 from agent.errors import ConfigError
 
 DEFAULT_FILE = "/etc/compute-agent/compute-agent.conf"
-SYSTEM_LIBVIRT = "qemu:///system"
 LONGEST_SOCKET_PATH = 107
 """Bytes that the kernel takes for the path of a UNIX socket."""
 
@@ -28,7 +29,6 @@ FIXED = (
     "socket_dir",
     "socket_group",
     "sysfs_root",
-    "read_only",
     "connection_uri",
     "call_timeout_s",
     "libvirt_workers",
@@ -52,7 +52,6 @@ class Settings(Value, frozen=True, kw_only=True):
     socket_dir: str
     socket_group: str
     sysfs_root: str
-    read_only: bool
     nova_conf: tuple[str, ...]
     connection_uri: str
     call_timeout_s: int
@@ -70,7 +69,19 @@ class Settings(Value, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+class Configured(NamedTuple):
+    """What was read at one time. own: our own options, of which `setup_logging` takes what oslo.log wants."""
+
+    settings: Settings
+    own: Source
+
+
 def load(argv: Sequence[str] | None, default_config_files: Sequence[str] | None = None) -> Settings:
+    """The settings alone of `read`, for those who do not log."""
+    return read(argv, default_config_files).settings
+
+
+def read(argv: Sequence[str] | None, default_config_files: Sequence[str] | None = None) -> Configured:
     """Read command line (without the program name; None: sys.argv), own files and nova's, and check all of it together.
 
     default_config_files: read when argv names none; None: /etc/compute-agent/compute-agent.conf if it is there.
@@ -78,7 +89,7 @@ def load(argv: Sequence[str] | None, default_config_files: Sequence[str] | None 
     argument SystemExit(2).
     """
     arguments = options.command_line().parse_args(argv)
-    own = own_source(arguments, default_config_files)
+    own = _own_source(arguments, default_config_files)
     nova_files = own.get("agent", "nova_conf").value
     try:
         nova_source = nova.read(nova_files)
@@ -89,32 +100,33 @@ def load(argv: Sequence[str] | None, default_config_files: Sequence[str] | None 
     settings = _settings(arguments, own, host)
     _check_paths(own, settings)
     _check_intervals(own, settings)
+    _check_read_only(own)
     for option in options.log_opts():
         own.get(options.DEFAULT_GROUP, option.dest)
     faults = own.faults + nova_source.faults
     if faults:
         raise ConfigError(*dict.fromkeys(faults))
-    return settings
+    return Configured(settings, own)
 
 
 def reload(
     settings: Settings, argv: Sequence[str] | None, default_config_files: Sequence[str] | None = None
-) -> Settings:
+) -> Configured:
     """Read everything again. What cannot change in a running daemon keeps its value and gets a warning that says so.
 
     Raises ConfigError; the old settings then stay in force.
     """
-    new = load(argv, default_config_files)
+    new, own = read(argv, default_config_files)
     changed = [name for name in FIXED if getattr(new, name) != getattr(settings, name)]
     waiting = tuple(
         f"{name} stays {getattr(settings, name)} until compute-agent is restarted; configured is {getattr(new, name)}"
         for name in changed
     )
     kept = {name: getattr(settings, name) for name in changed}
-    return msgspec.structs.replace(new, warnings=new.warnings + waiting, **kept)
+    return Configured(msgspec.structs.replace(new, warnings=new.warnings + waiting, **kept), own)
 
 
-def own_source(arguments: argparse.Namespace, default_config_files: Sequence[str] | None) -> Source:
+def _own_source(arguments: argparse.Namespace, default_config_files: Sequence[str] | None) -> Source:
     """Our own files and command line. Raises ConfigError when a file cannot be read or parsed."""
     overrides: dict[tuple[str, str], object] = {
         ("agent", name): os.path.abspath(value)  # noqa: PTH100 - Path.absolute() keeps ".."
@@ -140,7 +152,7 @@ def describe(settings: Settings) -> tuple[str, ...]:
     return (
         f"files read: {', '.join(settings.config_files + settings.nova_conf) or 'none, all defaults'}",
         f"host: {settings.host}",
-        f"libvirt: {settings.connection_uri}, {'read-only' if settings.read_only else 'read and write'}",
+        f"libvirt: {settings.connection_uri}, read-only",
         f"sysfs: below {settings.sysfs_root}",
         f"state: {settings.state_path}",
         f"sockets: {settings.socket_dir}, agent.sock for group {settings.socket_group}",
@@ -176,7 +188,6 @@ def _settings(arguments: argparse.Namespace, own: Source, host: HostReader) -> S
         socket_dir=own.get("agent", "socket_dir").value,
         socket_group=own.get("http", "group").value,
         sysfs_root=own.get("agent", "sysfs_root").value,
-        read_only=own.get("agent", "read_only").value,
         nova_conf=tuple(own.get("agent", "nova_conf").value),
         connection_uri=uri or SYSTEM_LIBVIRT,
         call_timeout_s=own.get("libvirt", "call_timeout").value,
@@ -199,7 +210,7 @@ def _check_paths(own: Source, settings: Settings) -> None:
     for name in ("state_path", "socket_dir", "sysfs_root"):
         if not Path(getattr(settings, name)).is_absolute():
             own.fault(own.get("agent", name), "the path does not begin with /")
-    longest = len(os.fsencode(f"{settings.socket_dir}/agent-ro.sock"))
+    longest = len(os.fsencode(f"{settings.socket_dir}/{READ_ONLY_SOCKET}"))
     if longest > LONGEST_SOCKET_PATH:
         own.fault(
             own.get("agent", "socket_dir"),
@@ -217,6 +228,12 @@ def _check_intervals(own: Source, settings: Settings) -> None:
         own.fault(
             own.get("tracker", "deep_interval"), f"it is shorter than [tracker] interval={settings.interval_s} seconds"
         )
+
+
+def _check_read_only(own: Source) -> None:
+    found = own.get("agent", "read_only")
+    if not found.value:
+        own.fault(found, "there is nothing yet that writes to libvirt", "Remove the option.")
 
 
 def _unknown_options(own: Source) -> list[str]:

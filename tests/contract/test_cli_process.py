@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.main import SUMMARY, main
+from agent.cli.main import main
+from agent.cli.summary import SUMMARY
 from tests.cli_reports import contended, served
 
 COMMAND = (sys.executable, "-m", "agent.cli.main")

@@ -397,8 +397,8 @@ def test_a_daemon_that_asks_for_a_password_is_told_from_a_closed_socket(libvirtd
 def test_the_default_uri_reaches_modular_daemons_by_their_own_socket(libvirtd: Libvirtd) -> None:
     """Where virtqemud's socket is the only one. libvirtd stands behind it here: it speaks the same protocol."""
     program = """
-from agent.adapters.libvirt import DEFAULT_URI, LibvirtConnection, LibvirtHost
-connection = LibvirtConnection(DEFAULT_URI)
+from agent.adapters.libvirt import LibvirtConnection, LibvirtHost
+connection = LibvirtConnection()
 connection.connect(30)
 print(len(LibvirtHost(connection).list_domains().uuids))
 connection.close()

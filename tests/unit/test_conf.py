@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from agent import conf
+from agent.conf.settings import FIXED
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import AcceptRule, AddressPattern, DeviceSpec, HostConfig, ReservedPages
 from agent.core.pci import NetInterface, PciAddress, PciDevice
@@ -42,7 +43,6 @@ def test_without_any_file_every_option_has_its_default() -> None:
         socket_dir="/run/compute-agent",
         socket_group="compute-agent",
         sysfs_root="/",
-        read_only=True,
         nova_conf=(),
         connection_uri="qemu:///system",
         call_timeout_s=10,
@@ -110,6 +110,14 @@ def test_a_later_file_and_the_files_of_a_folder_win(tmp_path: Path) -> None:
         (
             "[agent]\nread_only=perhaps",
             "[agent] read_only=perhaps in FILE: unexpected boolean value 'perhaps'. Correct it.",
+        ),
+        (
+            "[agent]\nread_only=false",
+            "[agent] read_only=false in FILE: there is nothing yet that writes to libvirt. Remove the option.",
+        ),
+        (
+            "[libvirt]\ncall_timeout=61",
+            "[libvirt] call_timeout=61 in FILE: should be less than or equal to 60. Correct it.",
         ),
         (
             "[agent]\nstate_path=state",
@@ -241,14 +249,46 @@ def test_help_ends_well_and_an_unknown_argument_does_not(
 def test_a_reload_takes_what_can_change_and_warns_of_what_cannot(tmp_path: Path) -> None:
     before = load(tmp_path, "[agent]\nstate_path=/a\n")
     (tmp_path / "own.conf").write_text("[agent]\nstate_path=/b\n[tracker]\ninterval=5\n[compute]\ncpu_shared_set=1\n")
-    after = conf.reload(before, ["--config-file", str(tmp_path / "own.conf")])
+    after = conf.reload(before, ["--config-file", str(tmp_path / "own.conf")]).settings
     assert (after.state_path, after.interval_s, after.host_config.shared) == ("/a", 5, CpuSet([1]))
     assert after.warnings == ("state_path stays /a until compute-agent is restarted; configured is /b",)
 
 
+OTHERWISE: dict[str, tuple[str, object]] = {
+    "host": ("[agent]\nhost=renamed", "renamed"),
+    "state_path": ("[agent]\nstate_path=/b", "/b"),
+    "socket_dir": ("[agent]\nsocket_dir=/b", "/b"),
+    "socket_group": ("[http]\ngroup=wheel", "wheel"),
+    "sysfs_root": ("[agent]\nsysfs_root={}", "{}"),
+    "connection_uri": ("[libvirt]\nconnection_uri=test:///default", "test:///default"),
+    "call_timeout_s": ("[libvirt]\ncall_timeout=7", 7),
+    "libvirt_workers": ("[libvirt]\nworkers=3", 3),
+    "keepalive_interval_s": ("[libvirt]\nkeepalive_interval=7", 7),
+    "keepalive_count": ("[libvirt]\nkeepalive_count=7", 7),
+}
+"""Each field that a running daemon keeps: a file that changes it, and what is then configured."""
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_reload_keeps_what_the_running_daemon_is_built_from_and_says_so(name: str, tmp_path: Path) -> None:
+    text, value = OTHERWISE[name]
+    (tmp_path / "sys").mkdir()
+    configured = value.format(tmp_path) if isinstance(value, str) else value
+    before = load(tmp_path, "")
+    assert getattr(load(tmp_path, text.format(tmp_path)), name) == configured != getattr(before, name)
+    after = conf.reload(before, ["--config-file", str(tmp_path / "own.conf")]).settings
+    assert getattr(after, name) == getattr(before, name)
+    stays = f"{name} stays {getattr(before, name)} until compute-agent is restarted; configured is {configured}"
+    assert after.warnings == (stays,)
+
+
+def test_every_field_that_a_running_daemon_keeps_is_tried() -> None:
+    assert set(OTHERWISE) == set(FIXED)
+
+
 def test_a_reload_of_an_unchanged_file_changes_nothing(tmp_path: Path) -> None:
     before = load(tmp_path, "[agent]\nstate_path=/a\n[compute]\ncpu_shared_set=1\n")
-    assert conf.reload(before, ["--config-file", str(tmp_path / "own.conf")]) == before
+    assert conf.reload(before, ["--config-file", str(tmp_path / "own.conf")]).settings == before
 
 
 def test_a_reload_of_a_wrong_file_is_refused(tmp_path: Path) -> None:
@@ -281,7 +321,7 @@ def test_what_is_in_force_is_told_with_the_file_it_comes_from(tmp_path: Path) ->
 
 def test_debug_lines_are_logged_when_asked_for_and_the_log_goes_to_standard_error(tmp_path: Path) -> None:
     code = (
-        "import logging, sys; from agent import conf; conf.setup_logging(sys.argv[1:]); "
+        "import logging, sys; from agent import conf; conf.setup_logging(conf.read(sys.argv[1:]).own); "
         "log = logging.getLogger('agent.x'); log.debug('quiet'); log.info('loud')"
     )
     command = [sys.executable, "-W", "error", "-c", code]
@@ -296,7 +336,7 @@ def test_a_log_file_is_not_left_open_by_a_reload(tmp_path: Path) -> None:
     (tmp_path / "own.conf").write_text(f"[DEFAULT]\nlog_file={tmp_path}/x.log\n")
     code = (
         "import os, sys; from agent import conf\n"
-        "for _ in range(5): conf.setup_logging(sys.argv[1:])\n"
+        "for _ in range(5): conf.setup_logging(conf.read(sys.argv[1:]).own)\n"
         f"print(sum(os.readlink(f'/proc/self/fd/{{n}}') == '{tmp_path}/x.log' for n in os.listdir('/proc/self/fd')"
         " if os.path.exists(f'/proc/self/fd/{n}')))"
     )

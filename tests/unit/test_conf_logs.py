@@ -21,7 +21,7 @@ def run(code: str, *arguments: str) -> list[str]:
 
 def test_a_line_about_an_expected_error_says_it_once() -> None:
     code = (
-        "conf.setup_logging(sys.argv[1:])\n"
+        "conf.setup_logging(conf.read(sys.argv[1:]).own)\n"
         "try: raise ConfigError('the disk is full')\n"
         "except ConfigError as error: logging.getLogger('x').error('stopped: %s', error)\n"
     )
@@ -30,7 +30,7 @@ def test_a_line_about_an_expected_error_says_it_once() -> None:
 
 def test_a_line_with_a_traceback_keeps_the_error_beside_its_words() -> None:
     code = (
-        "conf.setup_logging(sys.argv[1:])\n"
+        "conf.setup_logging(conf.read(sys.argv[1:]).own)\n"
         "try: 1 / 0\n"
         "except ZeroDivisionError: logging.getLogger('x').exception('a pass failed')\n"
     )
@@ -44,10 +44,24 @@ def test_a_log_that_cannot_be_opened_is_a_fault_and_the_log_goes_on_where_it_wen
     bad = tmp_path / "bad.conf"
     bad.write_text(f"[DEFAULT]\n{options.format(tmp_path)}\n")
     code = (
-        "conf.setup_logging([])\n"
-        "try: conf.setup_logging(sys.argv[1:])\n"
+        "conf.setup_logging(conf.read([]).own)\n"
+        "try: conf.setup_logging(conf.read(sys.argv[1:]).own)\n"
         "except ConfigError as error: logging.getLogger('x').error('%s', error)\n"
     )
     (line,) = run(code, "--config-file", str(bad))
     assert line.startswith("ERROR x [DEFAULT] the log cannot be set up: ")
     assert line.endswith(". See log_file, log_dir, log_config_append.")
+
+
+def test_the_log_is_set_up_from_what_was_read_though_the_files_have_changed_since(tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text(f"[DEFAULT]\nlog_file={tmp_path}/x.log\n")
+    code = (
+        "import pathlib\n"
+        "read = conf.read(sys.argv[1:])\n"
+        "pathlib.Path(sys.argv[2]).unlink()\n"
+        "conf.setup_logging(read.own)\n"
+        "logging.getLogger('x').info('well')\n"
+    )
+    assert run(code, "--config-file", str(own)) == ["INFO x well"]
+    assert (tmp_path / "x.log").read_text().endswith(" INFO x well\n")

@@ -22,14 +22,12 @@ from http import HTTPStatus
 from pathlib import Path
 
 from agent.adapters.http.exchange import MAX_HEAD_BYTES, BadRequest, Exchange
+from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET
 from agent.core.values import Value
 from agent.errors import ApiUnavailable, ConfigError, TwinRunning
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer
 
 LOG = logging.getLogger(__name__)
-
-FULL_SOCKET = "agent.sock"
-READ_ONLY_SOCKET = "agent-ro.sock"
 
 ACCEPTS_PER_TURN = 16
 """Clients that are let in before those over the limit are shown out: asyncio would empty the whole queue first, and a
