@@ -26,6 +26,7 @@ def test_each_message_is_one_datagram_as_systemd_documents_it(manager: tuple[soc
     listening, address = manager
     notifier = Notifier(address, clock=lambda: 1234567891234)
     sent: list[tuple[Callable[[], None], bytes]] = [
+        (lambda: notifier.starting(20.5), b"EXTEND_TIMEOUT_USEC=20500000"),
         (lambda: notifier.ready("2 guests"), b"READY=1\nSTATUS=2 guests"),
         (lambda: notifier.status("3 guests"), b"STATUS=3 guests"),
         (notifier.reloading, b"RELOADING=1\nMONOTONIC_USEC=1234567891"),
