@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.core.conflicts import Conflict
 from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, material_changes
-from agent.core.words import field, sentence
+from agent.core.words import field, sentence, some
 
 LOG = logging.getLogger(__name__)
 
@@ -84,14 +84,11 @@ def _topology_part(before: Snapshot, after: Snapshot) -> str:
 
 
 def _named(word: str, items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
-    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
-    return [f"{word}=[{'; '.join(items[:NAMED])}{more}]"]
+    return [f"{word}=[{some(items, NAMED, between='; ')}]"] if items else []
 
 
 def _owners(row: Conflict) -> str:
-    return ", ".join(field(owner.name or owner.uuid or owner.type) for owner in row.owners)
+    return ", ".join(field(owner.label) for owner in row.owners)
 
 
 def status_line(snapshot: Snapshot) -> str:

@@ -1,6 +1,9 @@
-"""Outside text made safe to show: the one function that all of it passes on its way to a terminal or a log."""
+"""Outside text made safe to show: the one function that all of it passes on its way to a terminal or a log; and lists
+of which only the first few are named."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _MARKS = frozenset("[](){};,=\"'")
 
@@ -28,6 +31,12 @@ def brief(text: str, most: int = 300) -> str:
 def field(text: str) -> str:
     """As `plain`, and without the marks that part the fields of a log line: a name must not forge another field."""
     return "".join(_escaped(c) if c in _MARKS else c for c in plain(text))
+
+
+def some(items: Sequence[str], most: int = 5, *, between: str = ", ") -> str:
+    """The first few of a list, then how many more: "a, b, c and 4 more"."""
+    shown = between.join(items[:most])
+    return f"{shown} and {len(items) - most} more" if len(items) > most else shown
 
 
 def sentence(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.report import Report, SourceReport
-from agent.core.words import plain
+from agent.core.words import plain, some
 from agent.render import words
 
 EYES = ("libvirt", "sysfs")
@@ -24,7 +24,7 @@ def blind_spots(report: Report) -> tuple[str, ...]:
     failed = [source for source in report.health.sources if source.name in LOOKED_AT and not source.ok]
     unread = [guest.sighting.name for guest in report.guests if guest.sighting.validity == "last-known"]
     sentences = [_sentence(source) for source in failed]
-    sentences += [f"cannot be read now, last known is shown: {words.some(unread, MOST_NAMED)}"] if unread else []
+    sentences += [f"cannot be read now, last known is shown: {some(unread, MOST_NAMED)}"] if unread else []
     return tuple(plain(sentence) for sentence in sentences)
 
 

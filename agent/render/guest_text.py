@@ -9,7 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
 from agent.core.report import GuestReport
-from agent.core.words import plain
+from agent.core.words import plain, some
 from agent.render import words
 from agent.render.conflict_text import conflict_block, worst_first
 from agent.render.paint import Paint, no_paint
@@ -105,7 +105,7 @@ def _short(row: GuestRow) -> tuple[str, ...]:
         cpus,
         words.NOTHING if row.memory_kib is None else words.size(row.memory_kib),
         row.cells or words.NOTHING,
-        words.some(row.devices, 2) or words.NOTHING,
+        some(row.devices, 2) or words.NOTHING,
         str(row.conflicts or words.NOTHING),
     )
 

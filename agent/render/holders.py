@@ -12,7 +12,7 @@ from agent.core.pci import PciAddress, PciDevice
 from agent.core.report import GuestReport, Report
 from agent.core.topology import Cpu
 from agent.core.usage import DeviceUsage
-from agent.core.words import plain
+from agent.core.words import plain, some
 from agent.render import words
 from agent.render.guest_text import conflicts_of
 from agent.render.table import wrap
@@ -67,7 +67,7 @@ def _cpu_facts(report: Report, cpu: Cpu) -> Iterator[str]:
         )
     floating = [g.sighting.name for g in report.guests if g.sighting.is_active and cpu.id in g.holds.confined]
     if floating:
-        yield f"floating here, among other CPUs: {plain(words.some(floating))}"
+        yield f"floating here, among other CPUs: {plain(some(floating))}"
 
 
 def why_device(report: Report, address: PciAddress, started: Started) -> Answer:

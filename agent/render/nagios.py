@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent.core.report import Report
-from agent.core.words import plain
+from agent.core.words import plain, some
 from agent.render import words
 from agent.render.blind_spots import blind_spots, is_blind
 from agent.render.conflict_text import SEVERITIES, tally, worst_first
@@ -51,7 +51,7 @@ def _conflicts(report: Report) -> str:
     rows = [row for row in worst_first(report.conflicts) if not row.accepted]
     named = [f"{words.headline(row)} ({words.owners(row.owners)})" for row in rows]
     text = tally(report.conflicts)
-    return f"{text}. {words.some(named, MOST_NAMED)}" if named else text
+    return f"{text}. {some(named, MOST_NAMED)}" if named else text
 
 
 def _performance(report: Report) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from agent.core.conflicts import Conflict, Owner, Resource
-from agent.core.words import plain
+from agent.core.words import plain, some
 
 NOTHING = "-"
 """What a person reads where there is no value."""
@@ -13,7 +13,6 @@ NOTHING = "-"
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _RESOURCE_WORDS = {"cpu": "CPU", "pci": "device", "mdev": "mediated device"}
-LONGEST_LISTS = 5
 
 
 def size(kib: int) -> str:
@@ -42,12 +41,6 @@ def age(seconds: float | None) -> str:
             rest = whole % bigger // smaller
             return f"{whole // bigger} {big}" + (f" {rest} {small}" if rest else "")
     return f"{whole} s"
-
-
-def some(items: Sequence[str], most: int = LONGEST_LISTS) -> str:
-    """The first few, then how many more: "a, b, c and 4 more"."""
-    shown = ", ".join(items[:most])
-    return f"{shown} and {len(items) - most} more" if len(items) > most else shown
 
 
 def owner_name(owner: Owner) -> str:

@@ -49,10 +49,6 @@ def test_control_characters_in_a_name_are_made_visible() -> None:
     assert plain("a\x1b[31m\nb\x9bé") == "a\\x1b[31m\\x0ab\\x9bé"
 
 
-def test_a_long_list_is_cut_and_counted() -> None:
-    assert words.some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
-
-
 @pytest.mark.parametrize(
     ("resource", "text"),
     [

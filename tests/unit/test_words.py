@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.words import brief, field, plain, plain_lines, sentence
+from agent.core.words import brief, field, plain, plain_lines, sentence, some
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,8 @@ def test_any_text_is_one_printable_line_and_stays_as_it_is_when_escaped_again(te
     assert once.isprintable()
     assert plain(once) == once
     assert field(field(text)) == field(text)
+
+
+def test_of_a_long_list_the_first_few_are_named() -> None:
+    assert [some(["a", "b", "c"][:count], 2) for count in range(4)] == ["", "a", "a, b", "a, b and 1 more"]
+    assert some(["a", "b", "c"], 2, between="; ") == "a; b and 1 more"

@@ -12,6 +12,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
 from agent.core.usage.rows import CpuAmount, CpuHolder
+from agent.core.words import some
 
 
 class CpuBooks(NamedTuple):
@@ -253,8 +254,7 @@ def _name(guest: GuestHolds) -> str:
 
 
 def _listed(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
-    shown = [advice.described(guest, cpu, room.usable) for guest in guests[:5]]
-    return ", ".join(shown + ([f"{len(guests) - 5} more"] if len(guests) > 5 else []))
+    return some([advice.described(guest, cpu, room.usable) for guest in guests])
 
 
 def _be(guests: Sequence[GuestHolds]) -> str:
