@@ -1,4 +1,4 @@
-"""The main job on real input: a real libvirtd, real QEMU guests with conflicting pins, libvirtd dying under the daemon."""
+"""The main job on real input: a real libvirtd, QEMU guests with conflicting pins, libvirtd dying under the daemon."""
 
 from __future__ import annotations
 
