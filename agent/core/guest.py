@@ -126,6 +126,8 @@ class VcpuThreads(Value, frozen=True, kw_only=True):
 class Sighting(Value, frozen=True, kw_only=True):
     """What was last seen of a uuid, and how far it can be trusted (LEDGER 1 in docs/ledger.md).
 
+    memory_elsewhere: host cells that have much of its memory though it is bound to others (`core/guest_memory`), read
+    with its XML; empty also where that cannot be told.
     begun_at: monotonic seconds at which the reading began. connection: number of the libvirt connection it came over
     (0: from the kernel alone). domain: None as long as its XML was never readable. xml_at: when that XML was read,
     None: with this sighting. kernel_cpus: CPUs that the QEMU threads are bound to, read only where the XML is not, or
@@ -144,6 +146,7 @@ class Sighting(Value, frozen=True, kw_only=True):
     run: RunIdentity = RunIdentity()
     validity: Validity = "valid"
     domain: ObservedDomain | None = None
+    memory_elsewhere: CpuSet = CpuSet()
     xml_at: float | None = None
     kernel_cpus: CpuSet | None = None
     kernel_pins: CpuSet | None = None

@@ -179,7 +179,12 @@ def join(one: Sighting, other: Sighting) -> Sighting:
     if source is newer:
         return newer
     xml_at = _xml_time(source)
-    return msgspec.structs.replace(newer, domain=source.domain, xml_at=None if xml_at == newer.begun_at else xml_at)
+    return msgspec.structs.replace(
+        newer,
+        domain=source.domain,
+        memory_elsewhere=source.memory_elsewhere,
+        xml_at=None if xml_at == newer.begun_at else xml_at,
+    )
 
 
 def _is_newer_statement(one: Sighting, other: Sighting) -> bool:
@@ -192,14 +197,16 @@ def _statement_order(sighting: Sighting) -> tuple[bool, str]:
     # Two readings can bear one time: then any fixed order will do, as long as it is the same on every path.
     return (
         sighting.validity == "valid",
-        repr(msgspec.structs.replace(sighting, domain=None, xml_at=None)),
+        repr(msgspec.structs.replace(sighting, domain=None, memory_elsewhere=CpuSet(), xml_at=None)),
     )
 
 
 def _is_newer_xml(one: Sighting, other: Sighting) -> bool:
     if _xml_time(one) != _xml_time(other):
         return _xml_time(one) > _xml_time(other)
-    return one.domain is other.domain or repr(one.domain) >= repr(other.domain)
+    if one.domain is not other.domain and (text := repr(one.domain)) != (other_text := repr(other.domain)):
+        return text > other_text
+    return one.memory_elsewhere.mask >= other.memory_elsewhere.mask
 
 
 def _xml_time(sighting: Sighting) -> float:
@@ -316,6 +323,7 @@ def _settled(sighting: Sighting, listing: Listing, processes: Processes) -> Sigh
         state="shut-off",
         connection=listing.connection,
         run=RunIdentity(),
+        memory_elsewhere=CpuSet(),
         validity="last-known",
         xml_at=None if sighting.domain is None else _xml_time(sighting),
         kernel_cpus=None,

@@ -14,7 +14,9 @@ import msgspec
 
 from agent.adapters.libvirt import DomainText
 from agent.adapters.processes import QemuProcesses
-from agent.core.guest import DomainState, RunIdentity, Sighting
+from agent.core.cpuset import CpuSet
+from agent.core.guest import DomainState, ObservedDomain, RunIdentity, Sighting
+from agent.core.guest_memory import binding, elsewhere
 from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes
 from agent.core.snapshot import Findings, SourceState, Wish
 from agent.errors import DomainGone, FormatError, LibvirtError
@@ -66,7 +68,7 @@ class DomainsLook:
         if self._has_processes and _none_is_visible(listing, processes):
             processes = msgspec.structs.replace(processes, can_see=False)
         sightings = tuple(
-            _sighting(text, read, processes.living.get(uuid))
+            self._sighting(text, read, processes.living.get(uuid), ledger.sightings.get(uuid))
             for uuid, text in texts.items()
             if isinstance(text, DomainText) and isinstance(read := parsed[uuid], ReadDomain)
         )
@@ -146,6 +148,34 @@ class DomainsLook:
         self._parsed[text.uuid] = (digest, parsed)
         return parsed
 
+    def _sighting(
+        self, text: DomainText, read: ReadDomain, process: LivingProcess | None, known: Sighting | None
+    ) -> Sighting:
+        was = RunIdentity() if process is None else process.run
+        run = RunIdentity(libvirt_id=text.libvirt_id, pid=was.pid, started_at_boot_s=was.started_at_boot_s)
+        return Sighting(
+            uuid=text.uuid,
+            name=text.name,
+            state=text.state,
+            reason=text.reason,
+            persistent=text.persistent,
+            run=run,
+            begun_at=text.begun_at,
+            connection=text.connection,
+            domain=read.domain,
+            memory_elsewhere=self._memory_elsewhere(run, read.domain, known),
+            problem="; ".join(read.problems) or None,
+        )
+
+    def _memory_elsewhere(self, run: RunIdentity, domain: ObservedDomain, known: Sighting | None) -> CpuSet:
+        """Told with each reading of a bound guest, so that a pass costs no more than the guests that it reads."""
+        bound = binding(domain)
+        if bound is None or run.libvirt_id is None or run.pid is None:
+            return CpuSet()
+        before = CpuSet() if known is None or known.run != run else known.memory_elsewhere
+        kib_by_cell = self._processes.memory_cells(run.pid)
+        return before if kib_by_cell is None else elsewhere(bound, kib_by_cell, before)
+
     def _forget(self, here: AbstractSet[str]) -> None:
         for uuid in self._parsed.keys() - here:
             del self._parsed[uuid]
@@ -179,22 +209,6 @@ def _needs_cpus(known: Sighting | None, parsed: ReadDomain | FormatError | None)
     if isinstance(parsed, ReadDomain):
         return known is not None and known.validity != "valid"
     return known is None or known.domain is None or known.validity != "valid"
-
-
-def _sighting(text: DomainText, read: ReadDomain, process: LivingProcess | None) -> Sighting:
-    run = RunIdentity() if process is None else process.run
-    return Sighting(
-        uuid=text.uuid,
-        name=text.name,
-        state=text.state,
-        reason=text.reason,
-        persistent=text.persistent,
-        run=RunIdentity(libvirt_id=text.libvirt_id, pid=run.pid, started_at_boot_s=run.started_at_boot_s),
-        begun_at=text.begun_at,
-        connection=text.connection,
-        domain=read.domain,
-        problem="; ".join(read.problems) or None,
-    )
 
 
 def _unreadable(

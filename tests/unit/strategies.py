@@ -88,6 +88,7 @@ SIGHTINGS = st.builds(
     persistent=st.none() | st.booleans(),
     run=st.builds(RunIdentity, pid=st.none() | st.integers(1, 3)),
     validity=st.sampled_from(("valid", "last-known", "lost-by-libvirt")),
+    memory_elsewhere=NODES,
     domain=st.none() | DOMAINS,
     kernel_cpus=st.none() | CPUS,
     kernel_pins=st.none() | CPUS,

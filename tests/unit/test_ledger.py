@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cpuset import CpuSet
 from agent.core.guest import DomainState, Sighting
 from agent.core.ledger import Ledger, Listing, Processes, account, connect, join, see, see_all
 from tests.builders import (
@@ -35,7 +36,8 @@ def readings(draw: st.DrawFn) -> Sighting:
     connection = draw(st.sampled_from((CONNECTION, CONNECTION, CONNECTION, CONNECTION + 1)))
     if draw(st.booleans()):
         return msgspec.structs.replace(unread(name, state=state, at=at), connection=connection)
-    return guest(name, {0: draw(st.integers(0, 2))}, state=state, at=at, connection=connection)
+    seen = guest(name, {0: draw(st.integers(0, 2))}, state=state, at=at, connection=connection)
+    return msgspec.structs.replace(seen, memory_elsewhere=draw(st.sampled_from((CpuSet(), CpuSet([1])))))
 
 
 @st.composite
@@ -280,3 +282,19 @@ def test_an_empty_list_without_sight_of_processes_drops_nothing() -> None:
     ledger = ledger_of(guest("a", {0: 2}))
     assert account(ledger, listing(at=10.0), processes(at=10.5, can_see=False)).sightings == ledger.sightings
     assert account(ledger, listing(at=10.0), processes(at=10.5)).sightings == {}
+
+
+def test_what_lies_elsewhere_is_known_as_long_as_the_definition_it_was_read_with() -> None:
+    seen = msgspec.structs.replace(guest("a", {0: 2}, at=1.0), memory_elsewhere=CpuSet([1]))
+    before = ledger_of(seen)
+    unreadable = see(before, unread("a", at=2.0))
+    assert str(unreadable.sightings[uuid_of("a")].memory_elsewhere) == "1"
+    read_again = see(unreadable, guest("a", {0: 2}, at=3.0))
+    assert str(read_again.sightings[uuid_of("a")].memory_elsewhere) == ""
+
+
+def test_of_a_guest_that_is_found_off_nothing_lies_anywhere() -> None:
+    seen = msgspec.structs.replace(guest("a", {0: 2}, at=1.0), memory_elsewhere=CpuSet([1]))
+    unclear = see(ledger_of(seen), unread("a", state="unknown", at=2.0))
+    off = account(unclear, listing("a", at=3.0), processes(at=3.5)).sightings[uuid_of("a")]
+    assert (off.state, str(off.memory_elsewhere)) == ("shut-off", "")
