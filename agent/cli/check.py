@@ -10,6 +10,7 @@ from agent.cli.conflicts import conflicts_answer
 from agent.core.report import Report
 from agent.errors import AgentError
 from agent.render import words
+from agent.render.blind_spots import is_blind
 from agent.render.nagios import nagios_failure, nagios_line
 from agent.render.table import wrap
 from agent.render.topology_text import counts, problems_text
@@ -63,12 +64,13 @@ class Check(ReportCommand):
 
     def fetch(self, _options: argparse.Namespace) -> Report:
         """A look of its own, whether or not the agent runs."""
-        return self.app.source.look()
+        return self.with_host(self.app.source.look())
 
     def answer(self, report: Report, _options: argparse.Namespace) -> output.Answer:
         """The conflicts; in text also what was looked at and what could not be read."""
         answer = conflicts_answer(self, report)
-        return answer._replace(text=lambda: self._text(report, answer.text()))
+        code = exits.COULD_NOT_LOOK if answer.code == exits.OK and is_blind(report) else answer.code
+        return answer._replace(text=lambda: self._text(report, answer.text()), code=code)
 
     def _text(self, report: Report, conflicts: str) -> str:
         problems = problems_text(report.topology.problems, width=self.width, paint=self.paint)

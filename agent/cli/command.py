@@ -13,6 +13,7 @@ from cliff.command import Command
 
 from agent.cli import output, source
 from agent.core.report import Report
+from agent.errors import HostReadError
 from agent.render.blind_spots import blind_spots
 from agent.render.paint import Paint, ansi_paint, no_paint
 
@@ -70,6 +71,14 @@ class ReportCommand(QuickCommand):
         """Say beside the output what could not be seen, so that last known values are not taken for today's."""
         for sentence in (*blind_spots(report), *source.undated(report)):
             self.app.say(sentence)
+
+    @staticmethod
+    def with_host(report: Report) -> Report:
+        """The report. Raises HostReadError when it knows no CPU of the host: then it knows nothing of that."""
+        if report.topology.cpus:
+            return report
+        why = next((one.problem for one in report.health.sources if one.name == "sysfs" and one.problem), None)
+        raise HostReadError(why or "no CPU of this host is known yet. See agentctl status.")
 
     @property
     def width(self) -> int:

@@ -30,6 +30,10 @@ class Topology(ReportCommand):
         parser.add_argument("--all-devices", action="store_true", help="in text: bridges and each virtual function too")
         return parser
 
+    def fetch(self, options: argparse.Namespace) -> Report:
+        """As the other commands; raises HostReadError, too, when the host is not known."""
+        return self.with_host(super().fetch(options))
+
     def answer(self, report: Report, options: argparse.Namespace) -> Answer:
         """The topology as it is known; the map also needs the usage."""
         data = wire.to_builtins(report.topology)

@@ -18,6 +18,10 @@ class Usage(ReportCommand):
         "CPUs are lists such as 0-3,8; memory in tables and json is KiB. Free amounts below 0 mean over-commit."
     )
 
+    def fetch(self, options: argparse.Namespace) -> Report:
+        """As the other commands; raises HostReadError, too, when the host is not known."""
+        return self.with_host(super().fetch(options))
+
     def answer(self, report: Report, _options: argparse.Namespace) -> Answer:
         """As the API tells it."""
         return Answer(

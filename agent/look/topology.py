@@ -113,8 +113,11 @@ class TopologyLook:
     def _state(self, now: float) -> SourceState:
         if self._failure is None:
             return SourceState(name="sysfs", read_at=now)
-        shown = "what was last known of the host is shown" if self._was_whole else "the host is not known as a whole"
-        return SourceState(name="sysfs", problem=f"{self._failure}; {shown}, and each pass looks again")
+        in_part = self._discovered is not None and self._discovered.cpus
+        shown = "the host is known in part alone" if in_part else "the host is not known"
+        if self._was_whole:
+            shown = "what was last known of the host is shown"
+        return SourceState(name="sysfs", problem=f"{self._failure}; {shown}")
 
     def _must_verify(self, now: float) -> bool:
         if self._libvirt is None or not self._libvirt.is_connected:

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from agent.core.report import Report
 from agent.core.usage import CellUsage, HostUsage
 from agent.core.words import plain_lines
+from agent.render.blind_spots import is_blind
 from agent.render.conflict_text import SEVERITIES
 
 Sample = tuple[tuple[str, ...], float]
@@ -25,7 +26,7 @@ KIB = 1024
 
 def prometheus_text(report: Report) -> str:
     """All families. Ends with a newline."""
-    return _text([_success(1), *_families(report)])
+    return _text([_success(0 if is_blind(report) else 1), *_families(report)])
 
 
 def prometheus_failure() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from tests.builders_sysfs import Node, Pci, build_tree
+from tests.builders_sysfs import Node, Pci, build_tree, remove
 from tests.recorded_hosts import NAMES, recorded_host
 
 WIDTH = 80
@@ -138,3 +138,48 @@ def test_the_configuration_divides_the_cpus_of_a_recorded_machine(
     assert "s = shared by floating guests: 2 (CPU 0-1)\n" in page
     assert usage["cells"][0]["dedicated"]["total"] == "2-7"
     assert (usage["epoch"], usage["host"]["shared_cpus"]) == (0, "0-1")
+
+
+@pytest.fixture
+def empty_host(tmp_path: Path) -> Path:
+    (tmp_path / "sys").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["topology", "usage", "check"])
+def test_a_tree_without_any_cpu_could_not_be_looked_at(
+    command: str, empty_host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--sysfs-root", str(empty_host)]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        f"agentctl: {empty_host}/sys/devices/system/cpu shows no CPU (is sysfs mounted or recorded there?); "
+        "the host is not known\n"
+    )
+
+
+def test_a_monitor_is_told_that_a_tree_without_any_cpu_could_not_be_looked_at(
+    empty_host: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = output(capsys, "check", "--one-line", "--sysfs-root", str(empty_host), code=3)
+    assert line.startswith(f"COMPUTE-AGENT UNKNOWN - {empty_host}/sys/devices/system/cpu shows no CPU ")
+    assert main(["check", "-f", "prometheus", "--sysfs-root", str(empty_host)]) == 3
+    assert capsys.readouterr().out.endswith("\ncompute_agent_look_success 0.0\n")
+
+
+def test_a_tree_whose_memory_cannot_be_read_is_shown_and_vouched_for_by_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_tree(tmp_path, nodes={0: Node(cpus="0-3", mem_mib=4096)})
+    remove(tmp_path, "proc/meminfo")
+    (tmp_path / "proc/meminfo").mkdir()
+    options = ("--sysfs-root", str(tmp_path))
+    assert main(["check", *options]) == 3
+    out, err = capsys.readouterr()
+    assert "4 CPUs" in out
+    assert err.startswith(f"agentctl: sysfs: {tmp_path}/proc/meminfo could not be read: Is a directory (EISDIR); ")
+    assert output(capsys, "check", "--one-line", *options, code=3).startswith("COMPUTE-AGENT UNKNOWN - no conflicts; ")
+    assert main(["check", "-f", "prometheus", *options]) == 3
+    assert "\ncompute_agent_look_success 0.0\n" in capsys.readouterr().out
+    assert main(["topology", *options]) == 0

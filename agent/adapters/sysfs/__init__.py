@@ -77,8 +77,12 @@ def read_host(root: Path, *, sleep: Callable[[float], object] = time.sleep, read
         has_cells=cells.has_cells,
         problems=files.problems(),
     )
-    no_cpu = None if masks.present else f"{os.fspath(root).rstrip('/')}/{CPUS} shows no CPU"
-    return HostReading(topology=topology, failure=files.failure or no_cpu)
+    return HostReading(topology=topology, failure=files.failure or _no_cpu(root, masks))
+
+
+def _no_cpu(root: Path, masks: Masks) -> str | None:
+    folder = f"{os.fspath(root).rstrip('/')}/{CPUS}"
+    return None if masks.present else f"{folder} shows no CPU (is sysfs mounted or recorded there?)"
 
 
 def _cpu(cpu: int, masks: Masks, cells: Cells, place: Place, allowed: Allowed) -> Cpu:
