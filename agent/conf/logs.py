@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from oslo_log import formatters, log
 
 from agent.conf.reading import Source
+from agent.core.words import plain, plain_lines
 from agent.errors import ConfigError
 from agent.release import DISTRIBUTION, version
 
@@ -34,7 +36,18 @@ def setup_logging(own: Source) -> None:
 
 
 class _Formatter(formatters.ContextFormatter):
-    """Without oslo.log's summary of the error that is being handled: our lines say themselves what went wrong."""
+    """Safe to show, whatever guests are called; without oslo.log's summary of the error being handled: our lines
+    say themselves what went wrong."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        """Only its first line looks like the first of a record."""
+        record.message = plain_lines(record.message).replace("\n", "\n  ")
+        record.error_summary = plain(getattr(record, "error_summary", ""))
+        return str(super().formatMessage(record))
+
+    def formatException(self, ei: Any, *, record: logging.LogRecord | None = None) -> str:  # noqa: N802
+        """oslo.log puts time and level before each line of a traceback."""
+        return plain_lines(super().formatException(ei, record=record))
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
