@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from agent.core.cpuset import CpuSet
-from agent.core.guest import RunIdentity, VcpuThreads
+from agent.core.guest import OtherProcess, RunIdentity, VcpuThreads
 from agent.core.ledger import LivingProcess, Processes
 from agent.core.values import ReadOnlyMap
 from agent.formats.cgroup import memory_by_cell, memory_groups
@@ -47,8 +47,13 @@ class _Run(NamedTuple):
     """A process that is QEMU, and what psutil says of it now."""
 
     qemu: _Qemu
+    parent: int
     started_at_boot_s: float
     process: psutil.Process
+
+    @property
+    def identity(self) -> RunIdentity:
+        return RunIdentity(pid=self.process.pid, started_at_boot_s=self.started_at_boot_s)
 
 
 class _Seen(NamedTuple):
@@ -89,7 +94,8 @@ class QemuProcesses:
     def scan(self) -> Processes:
         """The living QEMU processes by domain uuid; never raises, a procfs that cannot be read is `can_see` False.
 
-        A zombie does not live. Two living processes of one uuid are told as the later one, with the CPUs of both.
+        A zombie does not live. Of several processes of one uuid the one that libvirt's pid file names, else the latest,
+        is told with the `others`.
         """
         begun_at = self._clock()
         self._missed = False
@@ -130,10 +136,6 @@ class QemuProcesses:
         if vcpus:
             return VcpuThreads(cpus=vcpus, pins=pins)
         return VcpuThreads(cpus=others) if others else None
-
-    def _cpus(self, pid: int) -> CpuSet | None:
-        threads = self.vcpu_threads(pid)
-        return None if threads is None else threads.cpus
 
     def memory_cells(self, pid: int) -> ReadOnlyMap[int, int] | None:
         """KiB of small-page memory that a guest has in each host cell, QEMU's own included; None: cannot be told.
@@ -177,39 +179,52 @@ class QemuProcesses:
         try:
             process = psutil.Process(pid)
             qemu = _qemu_of(_arguments(process))
-            started_at_s = self._started_at_boot_s(pid)
+            parent, started_at_s = self._parent_and_start(pid)
         except _GONE:
             return
         except (psutil.AccessDenied, OSError):
             self._missed = True
         else:
             age_s = self._boot_clock() - started_at_s
-            run = None if qemu is None else _Run(qemu, started_at_s, process)
+            run = None if qemu is None else _Run(qemu, parent, started_at_s, process)
             self._seen[pid] = _Seen(inode, run, age_s >= YOUNG_S)
 
-    def _started_at_boot_s(self, pid: int) -> float:
-        """Start time since boot, which a run is known by; psutil's create_time() moves with the wall clock.
+    def _parent_and_start(self, pid: int) -> tuple[int, float]:
+        """Pid of the parent, and the start since boot, which a run is known by; psutil's create_time() moves with the
+        wall clock.
 
-        Source: field 22 of /proc/PID/stat, in clock ticks.
+        Source: fields 4 and 22 of /proc/PID/stat, the start in clock ticks.
         """
         text = Path(f"{self._proc}/{pid}/stat").read_text(errors="replace")
         # the program's name stands in brackets and may hold brackets and blanks itself
-        return int(text[text.rindex(")") + 2 :].split(" ", 20)[19]) / _TICKS_PER_S
+        fields = text[text.rindex(")") + 2 :].split(" ", 20)
+        return int(fields[1]), int(fields[19]) / _TICKS_PER_S
 
     def _living(self, named: frozenset[int]) -> dict[str, LivingProcess]:
-        living: dict[str, LivingProcess] = {}
-        runs = [(seen.run.started_at_boot_s, pid, seen.run) for pid, seen in self._seen.items() if seen.run is not None]
-        for started_at_s, pid, (qemu, _, process) in sorted(runs, key=lambda run: run[:2]):
-            if not self._lives(process):
-                continue
-            cpus = None
-            earlier = living.get(qemu.uuid)
-            if earlier is not None and earlier.run.pid is not None:
-                cpus = _union((earlier.cpus or self._cpus(earlier.run.pid), self._cpus(pid)))
-            run = RunIdentity(pid=pid, started_at_boot_s=started_at_s)
-            ours = pid in named or (earlier is not None and earlier.has_pid_file)
-            living[qemu.uuid] = LivingProcess(uuid=qemu.uuid, name=qemu.name, run=run, cpus=cpus, has_pid_file=ours)
-        return living
+        runs: dict[str, list[_Run]] = {}
+        for seen in self._seen.values():
+            if seen.run is not None and self._lives(seen.run.process):
+                runs.setdefault(seen.run.qemu.uuid, []).append(seen.run)
+        return {uuid: self._told(same, named) for uuid, same in runs.items()}
+
+    def _told(self, runs: list[_Run], named: frozenset[int]) -> LivingProcess:
+        pids = {run.process.pid for run in runs}
+        # QEMU's own child is no second copy: it clears the memory after QEMU has ended, or becomes another program.
+        copies = [run for run in runs if run.parent not in pids] or runs
+        copies.sort(key=lambda run: (run.process.pid in named, run.started_at_boot_s, run.process.pid))
+        *others, main = copies
+        return LivingProcess(
+            uuid=main.qemu.uuid,
+            name=main.qemu.name,
+            run=main.identity,
+            has_pid_file=not pids.isdisjoint(named),
+            others=tuple(self._other(run) for run in others),
+        )
+
+    def _other(self, run: _Run) -> OtherProcess:
+        threads = self.vcpu_threads(run.process.pid)
+        pins = CpuSet() if threads is None or threads.pins is None else threads.pins
+        return OtherProcess(run=run.identity, pins=pins)
 
     def _lives(self, process: psutil.Process) -> bool:
         try:
@@ -313,13 +328,6 @@ def _value_of(arguments: list[str], option: str) -> str | None:
 
 def _status_fields(text: str) -> dict[str, str]:
     return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def _union(sets: Iterable[CpuSet | None]) -> CpuSet:
-    union = CpuSet()
-    for cpus in sets:
-        union |= cpus or CpuSet()
-    return union
 
 
 def _read_text(path: str) -> str:

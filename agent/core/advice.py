@@ -88,16 +88,18 @@ def described(guest: GuestHolds, cpu: int, usable: CpuSet) -> str:
 
 
 def threads_on(seen: Sighting, holds: Holds, cpu: int, usable: CpuSet) -> tuple[str, ...]:
-    """The threads of a guest that hold this CPU: "vCPU 1", "emulator", "iothread 2"; of an unread guest "some vCPU", or
-    "some thread" that may run elsewhere too. usable: all CPUs of the host that guests may use."""
+    """The threads of a guest that hold this CPU: "vCPU 1", "emulator", "iothread 2"; where the kernel alone
+    tells "some vCPU", or "some thread" that may run elsewhere too. usable: all CPUs of the host that guests may use."""
     domain = seen.domain
     threads = [] if domain is None else [f"vCPU {vcpu}" for vcpu in _vcpus_on(domain, cpu)]
     if cpu in holds.emulator_cpus:
         helpers = _helpers(domain, CpuSet([cpu]), usable)
         threads += ["emulator"] if helpers.emulator else []
         threads += [f"iothread {thread}" for thread in helpers.iothreads]
+    if not threads and cpu in holds.kernel_pins:
+        threads = ["some vCPU"]
     if not threads and holds.guessed and cpu in holds.cpus:
-        threads = ["some vCPU" if cpu in holds.kernel_pins else "some thread"]
+        threads = ["some thread"]
     return tuple(threads)
 
 
@@ -107,13 +109,19 @@ def make_way(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
     Emulators and iothreads have the shared set to go to. Else a guest that an administrator may re-pin by hand moves:
     other makers keep their own books of pins.
     """
-    by_hand = [guest for guest in guests if guest.owner.maker == "libvirt" and _is_seen_running(guest)]
+    by_hand = [
+        guest
+        for guest in guests
+        if guest.owner.maker == "libvirt" and _is_seen_running(guest) and not guest.sighting.others
+    ]
     aside = [guest for guest in by_hand if room.shared and cpu in guest.holds.emulator_cpus]
     return move_away([*aside, *by_hand, *guests][0], cpu, room)
 
 
 def move_away(guest: GuestHolds, cpu: int, room: Room) -> str:
     """How to get a guest's threads off this CPU; no full stop at the end."""
+    if guest.sighting.others:
+        return f"end all but one of the QEMU processes of {guest.sighting.label}"
     if cannot := _not_ours(guest):
         return cannot
     if cpu in guest.holds.emulator_cpus and room.shared:

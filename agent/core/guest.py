@@ -123,6 +123,14 @@ class VcpuThreads(Value, frozen=True, kw_only=True):
     pins: CpuSet | None = None
 
 
+class OtherProcess(Value, frozen=True, kw_only=True):
+    """A QEMU process that lives beside another of the same guest. pins: host CPUs that one of its vCPU threads is bound
+    to alone."""
+
+    run: RunIdentity
+    pins: CpuSet = CpuSet()
+
+
 class Sighting(Value, frozen=True, kw_only=True):
     """What was last seen of a uuid, and how far it can be trusted (LEDGER 1 in docs/ledger.md).
 
@@ -131,7 +139,8 @@ class Sighting(Value, frozen=True, kw_only=True):
     begun_at: monotonic seconds at which the reading began. connection: number of the libvirt connection it came over
     (0: from the kernel alone). domain: None as long as its XML was never readable. xml_at: when that XML was read,
     None: with this sighting. kernel_cpus: CPUs that the QEMU threads are bound to, read only where the XML is not, or
-    may be another run's; kernel_pins: those that one vCPU thread is bound to alone (None: not known).
+    may be another run's; kernel_pins: those that one vCPU thread is bound to alone (None: not known). others: QEMU
+    processes of this uuid that live beside the one of `run`, the earliest first; libvirt knows one at most.
     problem: why this is not "valid", one sentence; also a valid sighting can carry one (a field that was
     left out).
     """
@@ -150,6 +159,7 @@ class Sighting(Value, frozen=True, kw_only=True):
     xml_at: float | None = None
     kernel_cpus: CpuSet | None = None
     kernel_pins: CpuSet | None = None
+    others: tuple[OtherProcess, ...] = ()
     problem: str | None = None
 
     @property

@@ -15,7 +15,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.guest_memory import parts
 from agent.core.host_config import HostConfig
-from agent.core.ledger import Holds, PageHold, join
+from agent.core.ledger import FROM_KERNEL, Holds, PageHold, join
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.values import ReadOnlyMap, Value
@@ -103,11 +103,16 @@ def hold(sighting: Sighting, sets: HostSets) -> Holds:
     if not sighting.is_active:
         return Holds(uuid=sighting.uuid, devices=devices, mdevs=mdevs)
     threads = _threads(domain, sets)
+    kernel_pins = _pins_of_others(sighting)
+    if (running := _pins_of_another_run(sighting, threads)) is not None:
+        threads = running
+        kernel_pins |= running.vcpus
     memory = _memory(domain, sets)
     return Holds(
         uuid=sighting.uuid,
-        cpus=CpuSet.from_mask(threads.vcpus | threads.emulator),
-        emulator_cpus=CpuSet.from_mask(threads.emulator & ~threads.vcpus),
+        cpus=CpuSet.from_mask(threads.vcpus | threads.emulator | kernel_pins),
+        emulator_cpus=CpuSet.from_mask(threads.emulator & ~threads.vcpus & ~kernel_pins),
+        kernel_pins=CpuSet.from_mask(kernel_pins),
         sibling_cpus=_isolated_siblings(domain, threads.vcpus, sets),
         confined=CpuSet.from_mask(threads.confined),
         cell_memory_kib=MappingProxyType(memory.cells),
@@ -147,7 +152,7 @@ class _Memory(NamedTuple):
 def _unread(sighting: Sighting, sets: HostSets) -> Holds:
     bound = sighting.kernel_cpus.mask if sighting.kernel_cpus is not None else 0
     # Floating threads too may be left with a single CPU where the shared set has no other.
-    pins = _mask(sighting.kernel_pins) & ~(sets.shared & ~sets.dedicated)
+    pins = (_mask(sighting.kernel_pins) | _pins_of_others(sighting)) & ~(sets.shared & ~sets.dedicated)
     is_known = bound != 0 and (sets.usable & ~bound != 0 or bound == _mask(sighting.kernel_pins))
     # Only dedicated CPUs are held one by one: the rest of where its threads may run it shares with everybody.
     may_run = bound & sets.dedicated if is_known else 0
@@ -162,6 +167,22 @@ def _unread(sighting: Sighting, sets: HostSets) -> Holds:
 
 def _mask(cpus: CpuSet | None) -> int:
     return 0 if cpus is None else cpus.mask
+
+
+def _pins_of_others(sighting: Sighting) -> int:
+    """CPUs that vCPU threads of the guest's further QEMU processes are bound to alone."""
+    pins = 0
+    for other in sighting.others:
+        pins |= other.pins.mask
+    return pins
+
+
+def _pins_of_another_run(sighting: Sighting, told: _Threads) -> _Threads | None:
+    """The threads of a process that libvirt denies, where they show that the definition is not that of its run."""
+    pins = _mask(sighting.kernel_pins)
+    if sighting.connection != FROM_KERNEL or not pins & ~told.vcpus:
+        return None
+    return told._replace(vcpus=pins)
 
 
 def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.cpuset import CpuSet
-from agent.core.guest import RunIdentity, Sighting
+from agent.core.guest import OtherProcess, RunIdentity, Sighting
 from agent.core.pci import PciAddress
 from agent.core.values import ReadOnlyMap, Value
 
@@ -22,6 +22,10 @@ libvirt shows a guest as active only a moment after it has forked what becomes Q
 
 The start counts from boot with every suspend of the host, a reading's begun_at without. A suspend makes a process look
 younger than it is beside a later reading, so its age proves less: then only what two looks have seen decides."""
+
+
+STARTING_UP = "starting-up"
+"""libvirt's reason for "paused" from before it starts QEMU until that runs."""
 
 
 class ListedDomain(Value, frozen=True, kw_only=True):
@@ -49,7 +53,7 @@ class Listing(Value, frozen=True, kw_only=True):
 
 class LivingProcess(Value, frozen=True, kw_only=True):
     """A QEMU process of a domain. cpus, pins: as of `VcpuThreads`; None: not read. has_pid_file: a pid file of the
-    libvirt that is asked names it, so it is this libvirt's, whatever that says now."""
+    libvirt that is asked names it, so it is this libvirt's, whatever that says now. others: more that live of it."""
 
     uuid: str
     name: str
@@ -57,6 +61,7 @@ class LivingProcess(Value, frozen=True, kw_only=True):
     cpus: CpuSet | None = None
     pins: CpuSet | None = None
     has_pid_file: bool = False
+    others: tuple[OtherProcess, ...] = ()
 
 
 class Processes(Value, frozen=True, kw_only=True):
@@ -161,11 +166,11 @@ def account(ledger: Ledger, listing: Listing | None, processes: Processes) -> Le
     usable = listing if listing and listing.complete and listing.connection == ledger.connection else None
     if usable is not None and ledger.listing is not None and usable.begun_at < ledger.listing.begun_at:
         usable = None
-    known = dict(ledger.sightings)
+    known = {uuid: _with_others(seen, processes) for uuid, seen in ledger.sightings.items()}
     for uuid, process in processes.living.items():
         alive = _alive(ledger, known.get(uuid), process, usable, processes.begun_at)
         if alive is not None:
-            known[uuid] = alive
+            known[uuid] = _with_others(alive, processes)
     after = msgspec.structs.replace(ledger, listing=usable or ledger.listing, processes=processes)
     if usable is not None:
         known = _without_dead(known, usable, processes)
@@ -229,16 +234,21 @@ def _was_absent(ledger: Ledger, uuid: str, at: float) -> bool:
 
 
 def _taken_in(before: Sighting, reading: Sighting) -> Sighting:
+    if reading.others != before.others:
+        # only `account` knows of further processes: libvirt's word on one of them neither makes nor ends another
+        reading = msgspec.structs.replace(reading, others=before.others)
     joined = join(before, reading)
     if joined == before:
         return before
     if before.connection != FROM_KERNEL or joined.begun_at == before.begun_at:
         return joined
-    if reading.state not in {"shut-off", "unknown"}:
+    is_starting = before.validity == "lost-by-libvirt" and reading.reason == STARTING_UP
+    if reading.state not in {"shut-off", "unknown"} and not is_starting:
         return joined
     if reading.state == "unknown":
         return before if before.validity == "lost-by-libvirt" else joined
     # The kernel showed a QEMU process that libvirt denied: its next denial is no news, and what runs is the old XML.
+    # Nor is it that libvirt is about to start another one.
     return msgspec.structs.replace(before, begun_at=joined.begun_at, xml_at=_xml_time(before))
 
 
@@ -261,6 +271,16 @@ def _alive(
     if known.domain is None and process.cpus is not None:
         return msgspec.structs.replace(known, kernel_cpus=process.cpus, kernel_pins=process.pins)
     return None
+
+
+def _with_others(seen: Sighting, processes: Processes) -> Sighting:
+    """The sighting with the processes that live beside its own; unseen ones stay where not all can be seen."""
+    process = processes.living.get(seen.uuid)
+    others = () if process is None else process.others
+    if not processes.can_see:
+        told = {other.run for other in others} | (set() if process is None else {process.run})
+        others += tuple(other for other in seen.others if other.run not in told)
+    return seen if others == seen.others else msgspec.structs.replace(seen, others=others)
 
 
 def _denied_again_at(ledger: Ledger, known: Sighting) -> float | None:

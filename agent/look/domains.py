@@ -64,7 +64,8 @@ class DomainsLook:
         except LibvirtError as error:
             return self._without_libvirt(ledger, str(error))
         parsed = {uuid: self._parse(text) for uuid, text in texts.items() if isinstance(text, DomainText)}
-        processes = self._scan(ledger, listing.uuids, parsed)
+        told_off = {uuid for uuid, text in texts.items() if isinstance(text, DomainText) and text.state == "shut-off"}
+        processes = self._scan(ledger, listing.uuids, parsed, told_off)
         if self._has_processes and _none_is_visible(listing, processes):
             processes = msgspec.structs.replace(processes, can_see=False)
         sightings = tuple(
@@ -117,10 +118,18 @@ class DomainsLook:
         return {*oldest, *(uuid for uuid in rest if known[uuid].begun_at < late)}
 
     def _scan(
-        self, ledger: Ledger, listed: AbstractSet[str], parsed: Mapping[str, ReadDomain | FormatError]
+        self,
+        ledger: Ledger,
+        listed: AbstractSet[str],
+        parsed: Mapping[str, ReadDomain | FormatError],
+        told_off: AbstractSet[str],
     ) -> Processes:
         processes = _of_this_libvirt(self._processes.scan(), listed | ledger.sightings.keys())
-        bare = [uuid for uuid in processes.living if _needs_cpus(ledger.sightings.get(uuid), parsed.get(uuid))]
+        bare = [
+            uuid
+            for uuid in processes.living
+            if uuid in told_off or _needs_cpus(ledger.sightings.get(uuid), parsed.get(uuid))
+        ]
         if not bare:
             return processes
         living = dict(processes.living)
@@ -132,7 +141,7 @@ class DomainsLook:
         return msgspec.structs.replace(processes, living=MappingProxyType(living))
 
     def _without_libvirt(self, ledger: Ledger, problem: str) -> Findings:
-        processes = self._scan(ledger, frozenset(), {})
+        processes = self._scan(ledger, frozenset(), {}, frozenset())
         state = SourceState(name="libvirt", problem=problem)
         return Findings(processes=processes, sources=(state, _processes_state(processes)))
 
@@ -205,7 +214,7 @@ def _is_news(known: Sighting | None, listed: ListedDomain, connection: int) -> b
 
 
 def _needs_cpus(known: Sighting | None, parsed: ReadDomain | FormatError | None) -> bool:
-    """What the kernel shows of the guest's threads matters only where no definition tells."""
+    """What the kernel shows of the guest's threads matters only where no definition tells, or maybe another run's."""
     if isinstance(parsed, ReadDomain):
         return known is not None and known.validity != "valid"
     return known is None or known.domain is None or known.validity != "valid"

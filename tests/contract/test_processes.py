@@ -17,7 +17,7 @@ import pytest
 
 from agent.adapters.processes import QemuProcesses
 from agent.core.cpuset import CpuSet
-from agent.core.guest import RunIdentity, VcpuThreads
+from agent.core.guest import OtherProcess, RunIdentity, VcpuThreads
 from agent.core.ledger import LivingProcess
 from tests.builders_proc import stat_text
 
@@ -110,17 +110,38 @@ def test_other_programs_are_no_guests(arguments: tuple[str, ...]) -> None:
         assert process.pid not in {living.run.pid for living in QemuProcesses().scan().living.values()}
 
 
-def test_two_processes_of_one_uuid_are_told_as_the_later_with_the_cpus_of_both() -> None:
+def test_of_two_processes_of_one_uuid_the_later_is_told_with_the_other_and_where_that_is_pinned() -> None:
     uuid = str(uuids.uuid4())
     arguments = ("-name", "guest=a", "-uuid", uuid)
-    with looks_like_qemu(*arguments) as first:
+    vcpus = "(('CPU 0/KVM', {0}), ('CPU 1/KVM', {0, last}), ('worker', {0}))"
+    with looks_like_qemu(*arguments, program=THREADS.replace("NAMES", vcpus)) as first:
         time.sleep(2 / os.sysconf("SC_CLK_TCK"))
         with looks_like_qemu(*arguments) as second:
-            os.sched_setaffinity(first.pid, {0})
-            os.sched_setaffinity(second.pid, {max(os.sched_getaffinity(0))})
             living = QemuProcesses().scan().living[uuid]
+        alone = QemuProcesses().scan().living[uuid]
+        started_at_s = started_at_boot_s(first.pid)
     assert living.run.pid == second.pid
-    assert living.cpus == CpuSet({0, max(os.sched_getaffinity(0))})
+    run = RunIdentity(pid=first.pid, started_at_boot_s=started_at_s)
+    assert living.others == (OtherProcess(run=run, pins=CpuSet([0] if LAST else [0, LAST])),)
+    assert (alone.run, alone.others) == (run, ())
+
+
+FORKS = """
+import os, time
+if os.fork():
+    print(flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_of_qemu_is_no_second_copy_of_its_guest() -> None:
+    """QEMU can leave a child behind that frees the memory once it has ended (async-teardown)."""
+    uuid = str(uuids.uuid4())
+    with looks_like_qemu("-name", "guest=a", "-uuid", uuid, program=FORKS) as process:
+        (child,) = psutil.Process(process.pid).children()
+        told = QemuProcesses().scan().living[uuid]
+        child.kill()
+    assert (told.run.pid, told.others) == (process.pid, ())
 
 
 THREADS = """
@@ -229,6 +250,19 @@ def test_a_process_that_libvirt_names_is_looked_at_however_old_it_is(tmp_path: P
     told.append(living(processes))
     assert told == [{}, {}, {UUID: 100}]
     assert processes.scan().living[UUID].has_pid_file
+
+
+def test_of_two_processes_of_one_uuid_the_one_that_libvirt_names_is_told_though_it_is_the_earlier(
+    tmp_path: Path,
+) -> None:
+    proc, pid_dir = tmp_path / "proc", tmp_path / "qemu"
+    pid_dir.mkdir()
+    write_process(proc / "100", *qemu(), started_s=5, cpus="1")
+    write_process(proc / "200", *qemu(), started_s=9, cpus="2")
+    (pid_dir / "a.pid").write_text("100\n")
+    told = QemuProcesses(proc, pid_dir, boot_clock=lambda: 1000.0).scan().living[UUID]
+    assert (told.run.pid, told.has_pid_file) == (100, True)
+    assert told.others == (OtherProcess(run=RunIdentity(pid=200, started_at_boot_s=9.0), pins=CpuSet([2])),)
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])

@@ -7,7 +7,16 @@ from types import MappingProxyType
 from hypothesis import strategies as st
 
 from agent.core.cpuset import CpuSet
-from agent.core.guest import GuestCell, GuestDevice, MemoryDevice, ObservedDomain, Pin, RunIdentity, Sighting
+from agent.core.guest import (
+    GuestCell,
+    GuestDevice,
+    MemoryDevice,
+    ObservedDomain,
+    OtherProcess,
+    Pin,
+    RunIdentity,
+    Sighting,
+)
 from agent.core.host_config import AcceptRule, DeviceSpec, HostConfig, ReservedPages
 from agent.core.pci import MediatedDevice, PciAddress, PciDevice
 from agent.core.topology import Cpu, HostCell, HostTopology, PagePool
@@ -78,6 +87,7 @@ DOMAINS = st.builds(
         st.just("extra:hw:cpu_thread_policy"), st.sampled_from(("isolate", "prefer")), max_size=1
     ).map(_map),
 )
+OTHERS = st.builds(OtherProcess, run=st.builds(RunIdentity, pid=st.integers(4, 5)), pins=CPUS)
 SIGHTINGS = st.builds(
     Sighting,
     uuid=UUIDS,
@@ -92,6 +102,7 @@ SIGHTINGS = st.builds(
     domain=st.none() | DOMAINS,
     kernel_cpus=st.none() | CPUS,
     kernel_pins=st.none() | CPUS,
+    others=st.lists(OTHERS, max_size=2).map(tuple),
     problem=st.none() | st.just("it cannot be read"),
 )
 POOLS = st.builds(

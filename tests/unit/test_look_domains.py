@@ -88,6 +88,9 @@ class Bench:
     def domain(self, name: str) -> ObservedDomain | None:
         return self.snapshot.ledger.sightings[uuid_of(name)].domain
 
+    def held(self, name: str) -> CpuSet:
+        return self.snapshot.holds[uuid_of(name)].cpus
+
     def validity(self) -> dict[str, str]:
         return {seen.name: seen.validity for seen in self.snapshot.ledger.sightings.values()}
 
@@ -342,6 +345,29 @@ def test_a_guest_that_libvirt_forgets_while_its_qemu_lives_still_holds(bench: Be
     remove_process(bench.proc, 2002)
     bench.one_pass()
     assert bench.validity() == {"a": "valid"}
+
+
+def test_of_two_processes_of_a_guest_the_one_that_is_left_holds_its_own_cpus_at_once(bench: Bench) -> None:
+    bench.run("a")
+    bench.one_pass()
+    uuid = uuid_of("a")
+    bench.libvirt.stop_domain(uuid)
+    bench.one_pass()
+    assert bench.validity() == {"a": "lost-by-libvirt"}
+    bench.libvirt.define(domain_xml("a", {0: 5}))
+    bench.libvirt.start_domain(uuid)
+    add_qemu(bench.proc, 3000, uuid=uuid, name="a", start_ticks=200, vcpus="5")
+    bench.one_pass()
+    seen = bench.snapshot.ledger.sightings[uuid]
+    assert (seen.validity, seen.run.pid, [other.run.pid for other in seen.others]) == ("valid", 3000, [2001])
+    assert bench.held("a") == CpuSet([0, 5])
+
+    remove_process(bench.proc, 3000)
+    bench.libvirt.stop_domain(uuid)
+    bench.one_pass(marked("a"))
+    left = bench.snapshot.ledger.sightings[uuid]
+    assert (left.validity, left.run.pid, left.others) == ("lost-by-libvirt", 2001, ())
+    assert bench.held("a") == CpuSet([0])
 
 
 def test_qemu_processes_of_another_libvirt_are_no_guests_of_this_one(bench: Bench) -> None:

@@ -103,7 +103,9 @@ def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, book
 def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
     for guest in guests:
         seen = guest.sighting
-        if seen.validity != "lost-by-libvirt":
+        if seen.others:
+            yield _runs_twice(guest)
+        if seen.others or seen.validity != "lost-by-libvirt":
             continue
         pid = "" if seen.run.pid is None else f" {seen.run.pid}"
         yield conflict(
@@ -116,6 +118,25 @@ def _lost_by_libvirt(guests: Iterable[GuestHolds]) -> Iterator[Conflict]:
             action=f"Shut the guest down from inside, wait until process{pid} has ended, then start it with virsh; "
             "starting it before is dangerous: two copies would write to one disk",
         )
+
+
+def _runs_twice(guest: GuestHolds) -> Conflict:
+    seen = guest.sighting
+    unknown = {other.run.pid for other in seen.others}
+    pids = sorted(pid for pid in unknown | {seen.run.pid} if pid is not None)
+    known = f"{seen.run.pid} alone" if seen.validity == "valid" else "one at most"
+    to_end = [pid for pid in pids if pid in unknown or seen.validity != "valid"]
+    return conflict(
+        "domain-lost-by-libvirt",
+        Resource(kind="guest", id=seen.uuid),
+        (guest.owner,),
+        cause=f"{len(seen.others) + 1} QEMU processes of {seen.label} live at once (pids {', '.join(map(str, pids))}), "
+        f"of which libvirt knows {known}: two copies of this guest use its memory, devices and disks",
+        severity="critical",
+        action="This is dangerous, since two copies that write to one disk destroy what is on it: end one of them now, "
+        f"from inside the guest or with {' or '.join(f'`kill {pid}`' for pid in to_end)}, then check the disks before "
+        "they are used again",
+    )
 
 
 def _remarks(guests: Iterable[GuestHolds], cpus: CpuBooks, conflicts: Iterable[Conflict]) -> Iterator[Remark]:
