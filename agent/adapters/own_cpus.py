@@ -9,11 +9,6 @@ import psutil
 from agent.core.cpuset import CpuSet
 
 
-def allowed() -> CpuSet:
-    """CPUs that the calling thread may run on (sched_getaffinity; psutil asks for the main thread)."""
-    return CpuSet(os.sched_getaffinity(0))
-
-
 def restrict(cpus: CpuSet) -> str | None:
     """Bind every thread of this process, and all that it starts later, to `cpus`; psutil would bind only the main one.
 

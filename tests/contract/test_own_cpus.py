@@ -19,7 +19,7 @@ from agent.core.cpuset import CpuSet
 def told() -> None:
     ready.wait()
     restricted.wait()
-    seen.append(sorted(own_cpus.allowed()))
+    seen.append(sorted(os.sched_getaffinity(0)))
 
 ready, restricted, seen = threading.Barrier(4), threading.Event(), []
 threads = [threading.Thread(target=told) for _ in range(3)]
@@ -28,11 +28,11 @@ for thread in threads:
 ready.wait()
 problem = own_cpus.restrict(CpuSet.parse(sys.argv[1]))
 restricted.set()
-later = threading.Thread(target=lambda: seen.append(sorted(own_cpus.allowed())))
+later = threading.Thread(target=lambda: seen.append(sorted(os.sched_getaffinity(0))))
 later.start()
 for thread in (*threads, later):
     thread.join()
-print(json.dumps([problem, sorted(own_cpus.allowed()), seen]))
+print(json.dumps([problem, sorted(os.sched_getaffinity(0)), seen]))
 """
 
 
