@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 
 import msgspec
 
 from agent.adapters.libvirt import DomainText, NodeDevices, Patience
-from agent.core.cpuset import CpuSet
 from agent.core.guest import DomainState
 from agent.core.ledger import ListedDomain, Listing
 from agent.errors import DomainGone, LibvirtError, LibvirtUnavailable
@@ -37,13 +36,11 @@ class FakeLibvirt:
         clock: Callable[[], float] = time.monotonic,
         settle_s: float = Patience().settle_s,
         capabilities: str = "<capabilities/>",
-        online: CpuSet | None = None,
     ) -> None:
         self.domains: dict[str, DomainText] = {}
         self.devices: dict[str, str] = {}
         self.device_errors: dict[str, str] = {}
         self.capabilities = capabilities
-        self.online = CpuSet([0, 1]) if online is None else online
         self.reads: list[str] = []
         self.loop_problem: str | None = None
         self._on_change = on_change
@@ -100,37 +97,18 @@ class FakeLibvirt:
             entries=MappingProxyType(entries),
         )
 
-    def read_domain_text(self, uuid: str) -> DomainText:
+    def read_domain_texts(self, uuids: Iterable[str]) -> Iterator[tuple[str, DomainText | LibvirtError]]:
         self._check()
-        answer = self._read(uuid)
-        if isinstance(answer, LibvirtError):
-            raise answer
-        return answer
-
-    def read_domain_texts(
-        self, uuids: Iterable[str], at_once: int = 8
-    ) -> Iterator[tuple[str, DomainText | LibvirtError]]:
-        self._check()
-        assert at_once > 0
         return ((uuid, self._read(uuid)) for uuid in uuids)
 
     def capabilities_xml(self) -> str:
         self._check()
         return self.capabilities
 
-    def cpu_map(self) -> CpuSet:
+    def node_device_xmls(self) -> NodeDevices:
         self._check()
-        return self.online
-
-    def node_device_names(self) -> frozenset[str]:
-        self._check()
-        return frozenset(self.devices)
-
-    def node_device_xmls(self, names: Collection[str] | None = None) -> NodeDevices:
-        self._check()
-        wanted = self.devices.keys() if names is None else self.devices.keys() & set(names)
-        failed = {name: error for name, error in self.device_errors.items() if name in wanted}
-        xmls = {name: self.devices[name] for name in sorted(wanted) if name not in failed}
+        failed = {name: error for name, error in self.device_errors.items() if name in self.devices}
+        xmls = {name: self.devices[name] for name in sorted(self.devices) if name not in failed}
         return NodeDevices(
             begun_at=self._clock(),
             connection=self._number,

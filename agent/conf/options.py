@@ -154,7 +154,7 @@ LIBVIRT = [
     ),
     cfg.IntOpt(
         "workers",
-        default=4,
+        default=8,
         min=2,
         max=32,
         help="Threads that wait for libvirt. A call that hangs costs one until libvirt lets go of it.",

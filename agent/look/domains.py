@@ -30,9 +30,7 @@ class Domains(Protocol):
         """All domains, defined or active."""
         ...
 
-    def read_domain_texts(
-        self, uuids: Iterable[str], at_once: int = ...
-    ) -> Iterator[tuple[str, DomainText | LibvirtError]]:
+    def read_domain_texts(self, uuids: Iterable[str]) -> Iterator[tuple[str, DomainText | LibvirtError]]:
         """XML and state of many, each pair as it comes back."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent.adapters.libvirt import LibvirtConnection, LibvirtHost, Patience
+from agent.adapters.libvirt import DomainText, LibvirtConnection, LibvirtHost, Patience
 from agent.adapters.libvirt.binding import event_loop, load_libvirt
 from agent.core.ledger import ListedDomain
 from agent.errors import DomainGone, LibvirtUnavailable
@@ -60,7 +60,8 @@ class RealPeer:
         event_loop()
         self._raw: Any = load_libvirt().open("test:///default")
         for domain in self._raw.listAllDomains(0):
-            domain.destroy()
+            if domain.isActive():
+                domain.destroy()
             domain.undefine()
         connection = LibvirtConnection(
             "test:///default",
@@ -131,6 +132,13 @@ def peer(unopened: Peer) -> Peer:
     return unopened
 
 
+def read(peer: Peer, uuid: str) -> DomainText:
+    """A domain that can be read."""
+    [(_, text)] = peer.host.read_domain_texts([uuid])
+    assert isinstance(text, DomainText)
+    return text
+
+
 def test_the_list_holds_every_domain_with_its_id_while_active(peer: Peer) -> None:
     active, inactive = peer.define(new_xml("active")[1]), peer.define(new_xml("inactive")[1])
     peer.start(active)
@@ -156,7 +164,7 @@ def test_a_domain_is_read_with_state_reason_and_persistence(peer: Peer) -> None:
     told = []
     for change in (lambda _uuid: None, peer.start, peer.stop, peer.start, peer.undefine):
         change(uuid)
-        text = peer.host.read_domain_text(uuid)
+        text = read(peer, uuid)
         assert (text.uuid, text.name, text.connection) == (uuid, "a", 1)
         assert f"<uuid>{uuid}</uuid>" in text.xml
         told.append((text.state, text.reason, text.persistent, text.libvirt_id is not None))
@@ -180,26 +188,21 @@ def test_a_transient_domain_is_gone_when_it_stops(peer: Peer) -> None:
 def test_the_reading_of_a_domain_begins_when_the_clock_says_so(peer: Peer) -> None:
     uuid = peer.define(new_xml("a")[1])
     peer.now = 123.5
-    assert peer.host.read_domain_text(uuid).begun_at == 123.5
-    assert [text.begun_at for _, text in peer.host.read_domain_texts([uuid]) if not isinstance(text, Exception)] == [
-        123.5
-    ]
+    assert read(peer, uuid).begun_at == 123.5
 
 
 def test_an_unknown_domain_is_gone_and_costs_nobody_else(peer: Peer) -> None:
     uuid, (gone, _) = peer.define(new_xml("a")[1]), new_xml("gone")
-    with pytest.raises(DomainGone, match=gone):
-        peer.host.read_domain_text(gone)
     texts = dict(peer.host.read_domain_texts([gone, uuid]))
     assert isinstance(texts[gone], DomainGone)
-    assert texts[uuid] == peer.host.read_domain_text(uuid)
+    assert gone in str(texts[gone])
+    assert texts[uuid] == read(peer, uuid)
 
 
 def test_many_domains_are_each_read_once(peer: Peer) -> None:
     wanted = [peer.define(new_xml(f"d{number}")[1]) for number in range(30)]
-    for at_once in (1, 3, 8, 100):
-        read = [uuid for uuid, text in peer.host.read_domain_texts(wanted, at_once) if not isinstance(text, Exception)]
-        assert sorted(read) == sorted(wanted)
+    uuids = [uuid for uuid, text in peer.host.read_domain_texts(wanted) if not isinstance(text, Exception)]
+    assert sorted(uuids) == sorted(wanted)
 
 
 def test_each_change_of_a_domain_is_told_by_its_uuid(peer: Peer) -> None:
@@ -217,17 +220,10 @@ def test_a_new_node_device_is_told_by_its_name(peer: Peer) -> None:
     assert peer.devices_heard.get(timeout=30) == name
 
 
-def test_capabilities_cpus_and_node_devices_are_read(peer: Peer) -> None:
+def test_capabilities_and_node_devices_are_read(peer: Peer) -> None:
     assert peer.host.capabilities_xml().startswith("<capabilities")
-    assert 0 in peer.host.cpu_map()
     devices = peer.host.node_device_xmls()
     assert (devices.connection, devices.begun_at) == (1, 100.0)
-    assert devices.xmls.keys() | devices.failed.keys() == peer.host.node_device_names()
-
-
-def test_node_devices_that_are_not_there_are_left_out(peer: Peer) -> None:
-    devices = peer.host.node_device_xmls(["pci_00ff_ff_1f_7"])
-    assert (dict(devices.xmls), dict(devices.failed)) == ({}, {})
 
 
 def test_nothing_is_read_before_and_after_the_connection(unopened: Peer) -> None:
@@ -243,10 +239,7 @@ def test_nothing_is_read_before_and_after_the_connection(unopened: Peer) -> None
     for read in (
         host.list_domains,
         host.capabilities_xml,
-        host.cpu_map,
-        host.node_device_names,
         host.node_device_xmls,
-        lambda: host.read_domain_text(new_xml("a")[0]),
         lambda: host.read_domain_texts([new_xml("a")[0]]),
     ):
         with pytest.raises(LibvirtUnavailable, match=r"has closed its connection"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,8 @@ class CountingLibvirt(FakeLibvirt):
         super().__init__(**options)
         self.xmls = 0
 
-    def node_device_xmls(self, names: Collection[str] | None = None) -> NodeDevices:
-        found = super().node_device_xmls(names)
+    def node_device_xmls(self) -> NodeDevices:
+        found = super().node_device_xmls()
         self.xmls += len(found.xmls)
         return found
 

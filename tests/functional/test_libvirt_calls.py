@@ -133,6 +133,12 @@ def test_no_more_calls_run_at_a_time_than_were_asked_for() -> None:
     assert max(most) == 3
 
 
+def test_calls_lose_no_time_to_those_for_which_there_is_no_worker_yet(connection: LibvirtConnection) -> None:
+    works = ((number, "wait", lambda _raw: time.sleep(0.1)) for number in range(16))
+    answers = dict(connection.each_call(connection.current(), works, at_once=16, timeout_s=0.5))
+    assert answers == dict.fromkeys(range(16))  # 0.8 s in all, two at a time
+
+
 def test_the_deadline_of_each_call_runs_from_its_own_begin(connection: LibvirtConnection) -> None:
     works = ((number, "wait", lambda _raw: time.sleep(0.05)) for number in range(30))
     answers = dict(connection.each_call(connection.current(), works, at_once=2, timeout_s=0.5))

@@ -57,7 +57,8 @@ def test_the_live_definition_is_read_of_an_active_domain(
 ) -> None:
     pinned = guest("pinned", pin={0: "0"})
     libvirtd.virsh("vcpupin", "pinned", "0", "1", "--live")
-    text = host.read_domain_text(pinned.uuid)
+    [(_, text)] = host.read_domain_texts([pinned.uuid])
+    assert not isinstance(text, Exception)
     assert "<vcpupin vcpu='0' cpuset='1'/>" in text.xml
 
 
@@ -70,22 +71,12 @@ def test_a_domain_that_vanishes_between_list_and_read_costs_only_itself(
     texts = dict(host.read_domain_texts(sorted(listing.uuids)))
     assert isinstance(texts[goes.uuid], DomainGone)
     assert not isinstance(texts[stays.uuid], Exception)
-    with pytest.raises(DomainGone, match=goes.uuid):
-        host.read_domain_text(goes.uuid)
+    assert goes.uuid in str(texts[goes.uuid])
 
 
-def test_capabilities_online_cpus_and_pci_devices_are_read(host: LibvirtHost) -> None:
+def test_capabilities_and_pci_devices_are_read(libvirtd: Libvirtd, host: LibvirtHost) -> None:
     assert host.capabilities_xml().startswith("<capabilities>")
-    assert 0 in host.cpu_map()
-    names = host.node_device_names()
     devices = host.node_device_xmls()
-    assert devices.xmls.keys() == names
+    assert devices.xmls.keys() >= set(libvirtd.virsh("nodedev-list", "--cap", "pci").split())
     assert not devices.failed
     assert all(f"<name>{name}</name>" in xml for name, xml in devices.xmls.items())
-
-
-def test_only_the_named_node_devices_are_read_and_a_vanished_one_is_left_out(host: LibvirtHost) -> None:
-    name = min(host.node_device_names())
-    devices = host.node_device_xmls([name, "pci_00ff_ff_1f_7"])
-    assert list(devices.xmls) == [name]
-    assert not devices.failed

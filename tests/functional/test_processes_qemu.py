@@ -63,7 +63,8 @@ def test_a_guest_that_libvirt_has_lost_still_lives(libvirtd: Libvirtd, guest: Ca
     libvirtd.start()
     host = LibvirtHost(LibvirtConnection(libvirtd.ro_uri))
     host.connect(30)
-    text = host.read_domain_text(made.uuid)
+    [(_, text)] = host.read_domain_texts([made.uuid])
+    assert not isinstance(text, Exception)
     host.close()
     assert (text.state, text.libvirt_id) == ("shut-off", None)
     assert processes.scan().living[made.uuid] == before

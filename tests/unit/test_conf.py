@@ -46,7 +46,7 @@ def test_without_any_file_every_option_has_its_default() -> None:
         nova_conf=(),
         connection_uri="qemu:///system",
         call_timeout_s=10,
-        libvirt_workers=4,
+        libvirt_workers=8,
         keepalive_interval_s=5,
         keepalive_count=3,
         interval_s=10,

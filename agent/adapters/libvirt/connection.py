@@ -363,11 +363,15 @@ class LibvirtConnection:
         link: Link,
         works: Iterable[tuple[K, str, Callable[[Any], T]]],
         *,
-        at_once: int,
+        at_once: int | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[tuple[K, T | LibvirtError]]:
-        """Make many calls (key, doing, work), `at_once` at a time, each with its own deadline; pairs as they come."""
+        """Make many calls (key, doing, work), each with its own deadline; pairs as they come.
+
+        at_once: the most at a time, if fewer than there are workers; a call that waits for one would lose its time.
+        """
         timeout_s = self._patience.call_timeout_s if timeout_s is None else timeout_s
+        at_once = min(at_once or link.pool.size, link.pool.size)
         left = iter(works)
         running: dict[Future[T], tuple[K, str, Job[T]]] = {}
         try:

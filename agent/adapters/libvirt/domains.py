@@ -60,23 +60,17 @@ def list_domains(connection: LibvirtConnection) -> Listing:
     )
 
 
-def read_domain_text(connection: LibvirtConnection, uuid: str) -> DomainText:
-    """XML and state of one domain. Raises DomainGone when libvirt knows no such uuid, else as `list_domains`."""
-    link = connection.current()
-    return connection.call_on(link, functools.partial(_read, connection, link, uuid), doing=f"read domain {uuid}")
-
-
 def read_domain_texts(
-    connection: LibvirtConnection, uuids: Iterable[str], at_once: int = 8
+    connection: LibvirtConnection, uuids: Iterable[str]
 ) -> Iterator[tuple[str, DomainText | LibvirtError]]:
-    """XML and state of many domains, at most `at_once` calls at a time, each pair as it comes back.
+    """XML and state of many domains, each pair as it comes back.
 
     A domain that cannot be read gives its error in the place of its text (DomainGone, LibvirtTimeout, ...) and costs
     nobody else. Raises LibvirtUnavailable only before the first pair, when there is no connection at all.
     """
     link = connection.current()
     works = ((uuid, f"read domain {uuid}", functools.partial(_read, connection, link, uuid)) for uuid in uuids)
-    return connection.each_call(link, works, at_once=at_once)
+    return connection.each_call(link, works)
 
 
 def _entries(raw: Any) -> tuple[ListedDomain, ...]:

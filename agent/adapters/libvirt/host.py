@@ -1,15 +1,13 @@
-"""The host as libvirt tells it: capabilities, online CPUs, node devices."""
+"""The host as libvirt tells it: capabilities, node devices."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any
 
 from agent.adapters.libvirt.binding import load_libvirt
 from agent.adapters.libvirt.connection import LibvirtConnection
-from agent.core.cpuset import CpuSet
 from agent.core.values import ReadOnlyMap, Value
 from agent.errors import LibvirtError
 
@@ -40,26 +38,13 @@ def capabilities_xml(connection: LibvirtConnection) -> str:
     return text
 
 
-def cpu_map(connection: LibvirtConnection) -> CpuSet:
-    """Online host CPUs as libvirt sees them now (capabilities go on listing an offline CPU). Raises as above."""
-    _, online, _ = connection.call(lambda raw: raw.getCPUMap(0), doing="read the map of online CPUs")
-    return CpuSet(number for number, is_online in enumerate(online) if is_online)
-
-
-def node_device_names(connection: LibvirtConnection) -> frozenset[str]:
-    """Names of the PCI, mdev and vDPA devices, by one call; raises as above."""
-    devices = connection.call(_devices, doing="list the node devices")
-    return frozenset(device.name() for device in devices)
-
-
-def node_device_xmls(connection: LibvirtConnection, names: Collection[str] | None = None) -> NodeDevices:
-    """XML of the PCI, mdev and vDPA devices, or of those of them in `names`. Raises as above when the list fails."""
+def node_device_xmls(connection: LibvirtConnection) -> NodeDevices:
+    """XML of the PCI, mdev and vDPA devices. Raises as above when the list fails."""
     link = connection.current()
     begun_at = connection.clock()
     devices = {device.name(): device for device in connection.call_on(link, _devices, doing="list the node devices")}
-    wanted = devices.keys() if names is None else devices.keys() & set(names)
     works = (
-        (name, f"read node device {name}", functools.partial(device_xml, devices[name])) for name in sorted(wanted)
+        (name, f"read node device {name}", functools.partial(device_xml, devices[name])) for name in sorted(devices)
     )
     xmls: dict[str, str] = {}
     failed: dict[str, str] = {}

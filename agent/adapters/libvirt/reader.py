@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from agent.adapters.libvirt import domains, host
 from agent.adapters.libvirt.connection import LibvirtConnection
 from agent.adapters.libvirt.domains import DomainText
 from agent.adapters.libvirt.host import NodeDevices
-from agent.core.cpuset import CpuSet
 from agent.core.ledger import Listing
 from agent.errors import LibvirtError
 
@@ -59,28 +58,14 @@ class LibvirtHost:
         """All domains, defined or active, by one call."""
         return domains.list_domains(self._connection)
 
-    def read_domain_text(self, uuid: str) -> DomainText:
-        """XML and state of one domain; DomainGone when libvirt knows no such uuid."""
-        return domains.read_domain_text(self._connection, uuid)
-
-    def read_domain_texts(
-        self, uuids: Iterable[str], at_once: int = 8
-    ) -> Iterator[tuple[str, DomainText | LibvirtError]]:
+    def read_domain_texts(self, uuids: Iterable[str]) -> Iterator[tuple[str, DomainText | LibvirtError]]:
         """XML and state of many, each pair as it comes back; an error stands in the place of its text."""
-        return domains.read_domain_texts(self._connection, uuids, at_once)
+        return domains.read_domain_texts(self._connection, uuids)
 
     def capabilities_xml(self) -> str:
         """The capabilities XML of the host."""
         return host.capabilities_xml(self._connection)
 
-    def cpu_map(self) -> CpuSet:
-        """Online host CPUs as libvirt sees them now."""
-        return host.cpu_map(self._connection)
-
-    def node_device_names(self) -> frozenset[str]:
-        """Names of the PCI, mdev and vDPA node devices, by one call."""
-        return host.node_device_names(self._connection)
-
-    def node_device_xmls(self, names: Collection[str] | None = None) -> NodeDevices:
-        """XML of these node devices, or of those of them in `names`."""
-        return host.node_device_xmls(self._connection, names)
+    def node_device_xmls(self) -> NodeDevices:
+        """XML of the PCI, mdev and vDPA node devices."""
+        return host.node_device_xmls(self._connection)
