@@ -89,11 +89,6 @@ def owner_of(sighting: Sighting) -> Owner:
     return Owner(type="domain", uuid=sighting.uuid, name=sighting.name, maker=maker)
 
 
-def holds(sighting: Sighting, topology: HostTopology, config: HostConfig) -> Holds:
-    """What a guest holds of a host; `hold` with sets made once is the quick way for many guests."""
-    return hold(sighting, host_sets(topology, config))
-
-
 def hold(sighting: Sighting, sets: HostSets) -> Holds:
     """What a guest holds: see the module's text, and `Holds` for the fields."""
     domain = sighting.domain

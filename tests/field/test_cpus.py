@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
-from agent.core.holds import holds
 from agent.core.usage import Usage
 from tests.builders import Node, guest, h8, host, ht8
 
@@ -47,8 +46,7 @@ def test_pin_emulator_cpus_count() -> None:
     assert _free(made.usage) == "4-5,7"
     assert made.conflicts == ()
     beside = guest("a", {0: 2, 1: 3}, emu="0-1,6")
-    h8_host = h8()
-    assert str(holds(beside, h8_host.topology, h8_host.config).cpus) == "2-3,6"
+    assert str(h8().folded(beside).holds[beside.uuid].cpus) == "2-3,6"
 
 
 def test_cpu_offline_under_guest() -> None:

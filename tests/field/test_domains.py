@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.core.holds import holds
 from agent.core.ledger import account
 from tests.builders import guest, h8, ledger_of, listing, processes, qemu
 
@@ -12,9 +11,9 @@ def test_xml_current_vcpu_attribute_missing() -> None:
     a = guest("a", vcpus=3, mem=1024)
     b = guest("b", dict.fromkeys(range(16), "2-7"), vcpus=16, online_vcpus="0-1")
     on = h8()
-    assert holds(a, on.topology, on.config).host_shared == 3
-    assert holds(b, on.topology, on.config).cell_shared == {0: 2}
     made = on.folded(a, b)
+    assert made.holds[a.uuid].host_shared == 3
+    assert made.holds[b.uuid].cell_shared == {0: 2}
     assert str(made.usage.host.dedicated.free) == "2-7"
     (row,) = made.conflicts
     assert [(one.name, one.text) for one in made.usage.remarks] == [("b", row.cause)]

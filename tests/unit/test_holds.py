@@ -7,7 +7,6 @@ import pytest
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, MemoryDevice, ObservedDomain, Sighting
-from agent.core.holds import holds
 from agent.core.ledger import Holds, PageHold
 from agent.core.pci import NetInterface, PciAddress
 from tests.builders import Host, Node, configured, function, guest, h2x4, h8, host, ht8, unread
@@ -19,7 +18,7 @@ LEGACY = configured(h8(), dedicated=None, shared=None)
 
 
 def _held(on: Host, seen: Sighting) -> Holds:
-    return holds(seen, on.topology, on.config)
+    return on.folded(seen).holds[seen.uuid]
 
 
 def _with(seen: Sighting, **fields: object) -> Sighting:
