@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from agent.core.report import Health, Report, guests, health, inventory, report
 from agent.core.snapshot import Snapshot
+from agent.core.words import plain
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
 
@@ -92,7 +93,7 @@ class Handlers:
         snapshot = self._snapshot()
         reasons = self._reasons(path, snapshot)
         status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-        text = "\n".join(reasons) if reasons else "ok"
+        text = "\n".join(plain(reason) for reason in reasons) if reasons else "ok"
         return ApiResponse(
             body=f"{text}\n".encode(),
             status=status,

@@ -28,6 +28,7 @@ from agent.adapters.udev import OVERFLOW, UdevMonitor
 from agent.core.cpuset import CpuSet
 from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.snapshot import Identity, Snapshot, SourceState
+from agent.core.words import plain_lines
 from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
 from agent.formats.wall_time import rfc3339
 from agent.handlers import Handlers
@@ -279,16 +280,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings, own = conf.read(arguments)
     except ConfigError as error:
         for fault in error.faults:
-            sys.stderr.write(f"compute-agent: {fault}\n")
+            sys.stderr.write(plain_lines(f"compute-agent: {fault}\n"))
         return EXIT_CONFIG
     if settings.check_config:
         for line in (*conf.describe(settings), *settings.notes, *(f"warning: {text}" for text in settings.warnings)):
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(plain_lines(f"{line}\n"))
         return 0
     try:
         conf.setup_logging(own)
     except ConfigError as error:
-        sys.stderr.write(f"compute-agent: {error}\n")
+        sys.stderr.write(plain_lines(f"compute-agent: {error}\n"))
         return EXIT_CONFIG
     log_notes(settings)
     return _run(settings, arguments)
