@@ -129,7 +129,8 @@ class Usage(Value, frozen=True, kw_only=True):
     def holders(self) -> tuple[CpuHolder, ...]:
         """Every CPU that is held or kept idle, in a cell or not, lowest first."""
         everywhere = itertools.chain(self.host.holders, *(cell.holders for cell in self.cells))
-        return tuple(sorted(everywhere, key=lambda holder: holder.cpu))
+        by_cpu = {holder.cpu: holder for holder in everywhere}
+        return tuple(by_cpu[cpu] for cpu in sorted(by_cpu))
 
 
 class Folded(Value, frozen=True, kw_only=True):
