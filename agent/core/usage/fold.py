@@ -47,7 +47,8 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
     host = _host_usage(topology, config, sets, books)
     found = [
         *cpu_conflicts(guests, cpus, topology, sets),
-        *memory_conflicts(guests, cells, host),
+        # a host that shows no CPU could not be looked at, so that it has no memory either is no fact
+        *(memory_conflicts(guests, cells, host) if topology.cpus else ()),
         *device_conflicts(devices, topology),
         *_lost_by_libvirt(guests),
     ]
