@@ -205,19 +205,21 @@ class QemuProcesses:
         for seen in self._seen.values():
             if seen.run is not None and self._lives(seen.run.process):
                 runs.setdefault(seen.run.qemu.uuid, []).append(seen.run)
-        return {uuid: self._told(same, named) for uuid, same in runs.items()}
+        copies = [_copies(same) for same in runs.values()]
+        if any(len(same) > 1 for same in copies):
+            # a remembered pid file may name the earlier one, which lives, though libvirt has written it anew
+            self._pid_files.clear()
+            named = self._pids_of_files()
+        return {same[0].qemu.uuid: self._told(same, named) for same in copies}
 
-    def _told(self, runs: list[_Run], named: frozenset[int]) -> LivingProcess:
-        pids = {run.process.pid for run in runs}
-        # QEMU's own child is no second copy: it clears the memory after QEMU has ended, or becomes another program.
-        copies = [run for run in runs if run.parent not in pids] or runs
+    def _told(self, copies: list[_Run], named: frozenset[int]) -> LivingProcess:
         copies.sort(key=lambda run: (run.process.pid in named, run.started_at_boot_s, run.process.pid))
         *others, main = copies
         return LivingProcess(
             uuid=main.qemu.uuid,
             name=main.qemu.name,
             run=main.identity,
-            has_pid_file=not pids.isdisjoint(named),
+            has_pid_file=main.process.pid in named,
             others=tuple(self._other(run) for run in others),
         )
 
@@ -293,6 +295,13 @@ def _procfs(root: str) -> Iterator[None]:
             yield
         finally:
             psutil.PROCFS_PATH = before
+
+
+def _copies(runs: list[_Run]) -> list[_Run]:
+    """A guest's processes without QEMU's own child, which is no second copy: it clears the memory once QEMU has ended,
+    or is about to become another program."""
+    pids = {run.process.pid for run in runs}
+    return [run for run in runs if run.parent not in pids] or runs
 
 
 def _arguments(process: psutil.Process) -> list[str]:

@@ -258,11 +258,15 @@ def test_of_two_processes_of_one_uuid_the_one_that_libvirt_names_is_told_though_
     proc, pid_dir = tmp_path / "proc", tmp_path / "qemu"
     pid_dir.mkdir()
     write_process(proc / "100", *qemu(), started_s=5, cpus="1")
-    write_process(proc / "200", *qemu(), started_s=9, cpus="2")
     (pid_dir / "a.pid").write_text("100\n")
-    told = QemuProcesses(proc, pid_dir, boot_clock=lambda: 1000.0).scan().living[UUID]
+    processes = QemuProcesses(proc, pid_dir, boot_clock=lambda: 1000.0)
+    assert living(processes) == {UUID: 100}
+    write_process(proc / "200", *qemu(), started_s=9, cpus="2")
+    told = processes.scan().living[UUID]
     assert (told.run.pid, told.has_pid_file) == (100, True)
     assert told.others == (OtherProcess(run=RunIdentity(pid=200, started_at_boot_s=9.0), pins=CpuSet([2])),)
+    (pid_dir / "a.pid").write_text("200\n")
+    assert living(processes) == {UUID: 200}
 
 
 @pytest.mark.parametrize("state", ["Z", "X"])
