@@ -24,7 +24,7 @@ from agent.adapters.http import LocalApi
 from agent.adapters.journal import Journal, StateLock, Store
 from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
-from agent.adapters.udev import OVERFLOW, UdevMonitor
+from agent.adapters.udev import UdevMonitor
 from agent.core.cpuset import CpuSet
 from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.snapshot import Identity, Snapshot, SourceState
@@ -233,9 +233,9 @@ class Service:
 
     # --- signals and events ------------------------------------------------------------------
 
-    def _on_udev(self, reason: str) -> None:
+    def _on_udev(self, lost: bool) -> None:
         # what changed shows in sysfs; after an overflow that is no longer certain
-        self._watch.wake(host=reason == OVERFLOW)
+        self._watch.wake(host=lost)
 
     def _reload(self) -> None:
         is_told = self._is_ready  # before that the service manager waits for the start, not for a reload

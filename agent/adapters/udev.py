@@ -19,7 +19,6 @@ import pyudev
 LOG = logging.getLogger(__name__)
 
 SUBSYSTEMS = ("cpu", "memory", "node", "pci", "net", "mdev", "vdpa")
-OVERFLOW = "overflow: full re-read"
 
 Source = Literal["udev", "kernel"]
 
@@ -30,16 +29,16 @@ _MOST_IN_A_BATCH = 10_000
 
 
 class UdevMonitor:
-    """One thread that calls `wake` with a short reason, "pci add 0000:3b:02.0", once per batch of events.
+    """One thread that calls `wake(lost)` once per batch of events: false when all that happened was told.
 
     udev's own events come after it has set up a device; where udevd does not run (containers, tests) the kernel's are
-    taken. After an overflow, which the kernel reports once, the socket is replaced, then `wake(OVERFLOW)` called: what
+    taken. After an overflow, which the kernel reports once, the socket is replaced, then `wake(True)` called: what
     happened in between was lost. wake runs in this thread and may block it; events wait in the buffer meanwhile.
     """
 
     def __init__(
         self,
-        wake: Callable[[str], None],
+        wake: Callable[[bool], None],
         *,
         subsystems: Sequence[str] = SUBSYSTEMS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
@@ -98,7 +97,7 @@ class UdevMonitor:
                 self._told_problem(None)
                 self._listening.set()
                 if lost:
-                    self._wake(OVERFLOW)
+                    self._wake(True)
                 lost = self._receive(monitor)
             except (OSError, ImportError) as error:
                 self._pause(f"no {self.source} events: {error}")
@@ -129,12 +128,12 @@ class UdevMonitor:
             if self._stopping.is_set():
                 return False
             state = ready.get(monitor.fileno(), 0)
-            reasons, lost = _drain(monitor) if state == select.POLLIN else ([], state != 0)
+            told, lost = _drain(monitor) if state == select.POLLIN else (False, state != 0)
             if lost:  # pyudev polls once more by itself and never gets past an error, so this socket is of no more use
                 LOG.warning("udev events were lost: the host is read anew")
                 return True
-            if reasons:
-                self._wake(reasons[0] if len(reasons) == 1 else f"{reasons[0]} and {len(reasons) - 1} more")
+            if told:
+                self._wake(False)
 
     def _pause(self, problem: str) -> None:
         self._told_problem(problem)
@@ -147,12 +146,16 @@ class UdevMonitor:
         self._problem = problem
 
 
-def _drain(monitor: pyudev.Monitor) -> tuple[list[str], bool]:
-    """What the waiting events say, and whether the socket failed (ENOBUFS, or an error state of its own)."""
-    reasons: list[str] = []
+def _drain(monitor: pyudev.Monitor) -> tuple[bool, bool]:
+    """Whether any event waited, and whether the socket failed (ENOBUFS, or an error state of its own)."""
+    count = 0
     try:
-        while len(reasons) < _MOST_IN_A_BATCH and (device := monitor.poll(timeout=0)) is not None:
-            reasons.append(f"{device.subsystem} {device.action} {device.sys_name}")
+        while count < _MOST_IN_A_BATCH and (device := monitor.poll(timeout=0)) is not None:
+            if count == 0:
+                LOG.debug(
+                    "udev event subsystem=%s action=%s device=%s", device.subsystem, device.action, device.sys_name
+                )
+            count += 1
     except OSError:
-        return reasons, True
-    return reasons, False
+        return count > 0, True
+    return count > 0, False
