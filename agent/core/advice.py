@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
 from agent.core.ledger import Holds
@@ -21,7 +21,7 @@ _MISREAD_NAME = re.compile(r"-.*|\s*\+?\d+|\s*|[\s-]*(?:[0-9a-fA-F][\s-]*){32}",
 class FreeCpus:
     """Free dedicated CPUs to propose, each to one row only: who follows two proposals makes no new contradiction."""
 
-    def __init__(self, free: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, free: Iterable[tuple[CpuMask, int]]) -> None:
         self._cells = [[cpus, unproposed] for cpus, unproposed in free]
 
     def near(self, cpu: int) -> int | None:

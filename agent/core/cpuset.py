@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, count
+from typing import NewType
 
 _GROUP = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<used>\d{1,9})/(?P<size>\d{1,9}))?)?", re.ASCII)
 
@@ -26,14 +27,21 @@ _SPARSE = 12
 _BITS = bytes.maketrans(b"01", b"\0\1")
 
 
+CpuMask = NewType("CpuMask", int)
+"""A set of CPUs (or cells) as an int, bit n for number n: for sums over many guests, where each `CpuSet` would cost."""
+
+
+NO_CPUS = CpuMask(0)
+
+
 class CpuSet:
     """Set of non-negative numbers; hashable, ordered when iterated, as cheap to combine as two ints.
 
-    mask: the set as an int, bit n for number n.
+    mask: the same set as a plain int.
     """
 
     __slots__ = ("mask",)
-    mask: int
+    mask: CpuMask
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         mask = 0

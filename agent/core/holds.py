@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.core.conflicts import Owner
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.guest_memory import parts
 from agent.core.host_config import HostConfig
@@ -26,7 +26,7 @@ HYPERTHREADING = "extra:trait:HW_CPU_HYPERTHREADING"
 
 
 class HostSets(Value, frozen=True, kw_only=True):
-    """CPU sets of a host as ints (bit n for CPU n), made once for all of its guests.
+    """CPU sets of a host, made once for all of its guests.
 
     dedicated, shared: as configured; all usable CPUs in legacy mode. cells: online CPUs by cell. siblings: of each CPU
     that has any, itself included. named: function by the name and path of its vDPA devices and the names of its
@@ -35,11 +35,11 @@ class HostSets(Value, frozen=True, kw_only=True):
 
     is_legacy: bool
     has_split: bool
-    usable: int
-    dedicated: int
-    shared: int
-    cells: ReadOnlyMap[int, int]
-    siblings: ReadOnlyMap[int, int]
+    usable: CpuMask
+    dedicated: CpuMask
+    shared: CpuMask
+    cells: ReadOnlyMap[int, CpuMask]
+    siblings: ReadOnlyMap[int, CpuMask]
     named: ReadOnlyMap[str, PciAddress]
     page_size_kib: int
     default_huge_kib: int
@@ -101,7 +101,7 @@ def hold(sighting: Sighting, sets: HostSets) -> Holds:
     kernel_pins = _pins_of_others(sighting)
     if (running := _pins_of_another_run(sighting, threads)) is not None:
         threads = running
-        kernel_pins |= running.vcpus
+        kernel_pins = CpuMask(kernel_pins | running.vcpus)
     memory = _memory(domain, sets)
     return Holds(
         uuid=sighting.uuid,
@@ -120,20 +120,20 @@ def hold(sighting: Sighting, sets: HostSets) -> Holds:
     )
 
 
-def is_one(mask: int) -> bool:
+def is_one(mask: CpuMask) -> bool:
     """Exactly one CPU is in the set."""
     return mask != 0 and mask & (mask - 1) == 0
 
 
-def cell_of(mask: int, cells: ReadOnlyMap[int, int]) -> int | None:
+def cell_of(mask: CpuMask, cells: ReadOnlyMap[int, CpuMask]) -> int | None:
     """The cell that has all CPUs of a non-empty set."""
     return next((cell for cell, cpus in cells.items() if mask and not mask & ~cpus), None)
 
 
 class _Threads(NamedTuple):
-    vcpus: int
-    emulator: int
-    confined: int
+    vcpus: CpuMask
+    emulator: CpuMask
+    confined: CpuMask
     cell_shared: dict[int, int]
     host_shared: int
 
@@ -160,16 +160,16 @@ def _unread(sighting: Sighting, sets: HostSets) -> Holds:
     )
 
 
-def _mask(cpus: CpuSet | None) -> int:
-    return 0 if cpus is None else cpus.mask
+def _mask(cpus: CpuSet | None) -> CpuMask:
+    return NO_CPUS if cpus is None else cpus.mask
 
 
-def _pins_of_others(sighting: Sighting) -> int:
+def _pins_of_others(sighting: Sighting) -> CpuMask:
     """CPUs that vCPU threads of the guest's further QEMU processes are bound to alone."""
     pins = 0
     for other in sighting.others:
         pins |= other.pins.mask
-    return pins
+    return CpuMask(pins)
 
 
 def _pins_of_another_run(sighting: Sighting, told: _Threads) -> _Threads | None:
@@ -182,36 +182,37 @@ def _pins_of_another_run(sighting: Sighting, told: _Threads) -> _Threads | None:
 
 def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:
     pins = {pin.thread: pin.cpus.mask for pin in domain.vcpu_pins}
-    default = domain.cpuset.mask if domain.cpuset is not None else 0
+    default = _mask(domain.cpuset)
     vcpus = confined = host_shared = 0
     cell_shared: dict[int, int] = {}
     for vcpu in domain.vcpus_online:
-        pin = pins.get(vcpu, 0)
+        pin = pins.get(vcpu, NO_CPUS)
         if is_one(pin):
             vcpus |= pin
             continue
         within = pin or default
         confined |= within
-        cell = cell_of(within & sets.usable or within, sets.cells)
+        cell = cell_of(CpuMask(within & sets.usable) or within, sets.cells)
         if cell is None:
             host_shared += 1
         else:
             cell_shared[cell] = cell_shared.get(cell, 0) + 1
-    return _Threads(vcpus, _emulator_cpus(domain, vcpus, sets), confined, cell_shared, host_shared)
+    held = CpuMask(vcpus)
+    return _Threads(held, _emulator_cpus(domain, held, sets), CpuMask(confined), cell_shared, host_shared)
 
 
-def _emulator_cpus(domain: ObservedDomain, vcpus: int, sets: HostSets) -> int:
+def _emulator_cpus(domain: ObservedDomain, vcpus: CpuMask, sets: HostSets) -> CpuMask:
     if not sets.has_split and not vcpus:
-        return 0
+        return NO_CPUS
     emulator = 0
     for pin in (domain.emulator_pin, *(pin.cpus for pin in domain.iothread_pins)):
         # A pin to every CPU there is says the same as none.
         if pin is not None and sets.usable & ~pin.mask:
             emulator |= pin.mask
-    return emulator & sets.dedicated
+    return CpuMask(emulator & sets.dedicated)
 
 
-def _isolated_siblings(domain: ObservedDomain, vcpus: int, sets: HostSets) -> CpuSet:
+def _isolated_siblings(domain: ObservedDomain, vcpus: CpuMask, sets: HostSets) -> CpuSet:
     if not _asks_for_whole_cores(domain.facts):
         return CpuSet()
     siblings = 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cpuset import HIGHEST_ID, CpuSet
+from agent.core.cpuset import HIGHEST_ID, NO_CPUS, CpuSet
 
 NUMBERS = st.frozensets(st.integers(min_value=0, max_value=2100), max_size=80)
 RANGES = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), max_size=8)
@@ -146,7 +146,7 @@ def test_masks_are_read_with_and_without_a_prefix(text: str, members: str) -> No
 def test_it_cannot_be_changed() -> None:
     cpus = CpuSet((1, 2))
     with pytest.raises(AttributeError, match="immutable"):
-        cpus.mask = 0
+        cpus.mask = NO_CPUS
     assert cpus == CpuSet.parse("1-2")
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agent.core import advice
 from agent.core.advice import FreeCpus, Room
 from agent.core.conflicts import Conflict, Resource, conflict
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
 from agent.core.usage.rows import CpuAmount, CpuHolder
@@ -16,15 +16,15 @@ from agent.core.words import some
 
 
 class CpuBooks(NamedTuple):
-    """Sets as ints. pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads.
+    """pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads.
     maybe_twice: by two guests, where of one at least it is the kernel alone that tells. taken: all that is not free.
     holders: guests by CPU; waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
 
-    pinned: int
-    pinned_twice: int
-    maybe_twice: int
-    by_vcpus: int
-    taken: int
+    pinned: CpuMask
+    pinned_twice: CpuMask
+    maybe_twice: CpuMask
+    by_vcpus: CpuMask
+    taken: CpuMask
     holders: dict[int, list[GuestHolds]]
     waiting_for: dict[int, list[GuestHolds]]
 
@@ -52,7 +52,15 @@ def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
         for cpu in guest.holds.sibling_cpus:
             waiting_for.setdefault(cpu, []).append(guest)
     taken = CpuSet(holders).mask | CpuSet(waiting_for).mask
-    return CpuBooks(pinned, twice, maybe_twice, by_vcpus, taken, holders, waiting_for)
+    return CpuBooks(
+        CpuMask(pinned),
+        CpuMask(twice),
+        CpuMask(maybe_twice),
+        CpuMask(by_vcpus),
+        CpuMask(taken),
+        holders,
+        waiting_for,
+    )
 
 
 def _held(guest: GuestHolds, pinned: int) -> CpuSet:
@@ -106,7 +114,7 @@ def cpu_conflicts(
 
 
 def _cpu(cpu: int, sets: HostSets) -> Resource:
-    return Resource(kind="cpu", id=str(cpu), cell=cell_of(1 << cpu, sets.cells))
+    return Resource(kind="cpu", id=str(cpu), cell=cell_of(CpuMask(1 << cpu), sets.cells))
 
 
 def _guest(guest: GuestHolds) -> Resource:
