@@ -30,6 +30,9 @@ YOUNG_S = 60.0
 
 CAP_SYS_PTRACE = 1 << 19
 
+FIRST_PID_NAMESPACE = "pid:[4026531836]"
+"""The kernel's first namespaces have fixed numbers (PROC_PID_INIT_INO, since Linux 3.8)."""
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 _VCPU_THREAD = re.compile(r"CPU \d+/|ALL CPUs/")
@@ -109,7 +112,9 @@ class QemuProcesses:
                     self._look_at(pid, inode)
             living = self._living(named)
             can_see = self._can_see()
-        return Processes(begun_at=begun_at, can_see=can_see, living=MappingProxyType(living))
+        return Processes(
+            begun_at=begun_at, can_see=can_see, sees_host=self._sees_host(), living=MappingProxyType(living)
+        )
 
     def vcpu_threads(self, pid: int) -> VcpuThreads | None:
         """Host CPUs that the vCPU threads of a process may run on; None when it has ended or is hidden.
@@ -267,6 +272,12 @@ class QemuProcesses:
         except (psutil.Error, OSError):
             return False
         return owner != os.geteuid() or bool(self._capabilities() & CAP_SYS_PTRACE) or not self._hides()
+
+    def _sees_host(self) -> bool:
+        try:
+            return os.readlink(f"{self._proc}/self/ns/pid") == FIRST_PID_NAMESPACE  # noqa: PTH115 - no path, a name
+        except OSError:
+            return False
 
     def _hides(self) -> bool:
         """Whether procfs is mounted with hidepid. psutil's disk_partitions() reads /etc/mtab, which may be a plain file

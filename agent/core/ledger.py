@@ -65,10 +65,12 @@ class LivingProcess(Value, frozen=True, kw_only=True):
 
 
 class Processes(Value, frozen=True, kw_only=True):
-    """QEMU processes by domain uuid. can_see: processes of other users are visible, so a missing one is really gone."""
+    """QEMU processes by domain uuid. can_see: processes of other users are visible, so a missing one is really gone.
+    sees_host: looked at from the kernel's first PID namespace, which has the processes of every container too."""
 
     begun_at: float
     can_see: bool
+    sees_host: bool = False
     living: ReadOnlyMap[str, LivingProcess] = MappingProxyType({})
 
 

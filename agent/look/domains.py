@@ -52,6 +52,7 @@ class DomainsLook:
         self._libvirt, self._processes, self._clock = libvirt, processes, clock
         self._has_processes = has_processes
         self.interval_s, self.deep_interval_s = interval_s, deep_interval_s
+        self._has_seen_qemu = False
         self._parsed: dict[str, tuple[bytes, ReadDomain]] = {}
 
     def look(self, ledger: Ledger, wish: Wish) -> Findings:
@@ -64,7 +65,9 @@ class DomainsLook:
         parsed = {uuid: self._parse(text) for uuid, text in texts.items() if isinstance(text, DomainText)}
         told_off = {uuid for uuid, text in texts.items() if isinstance(text, DomainText) and text.state == "shut-off"}
         processes = self._scan(ledger, listing.uuids, parsed, told_off)
-        if self._has_processes and _none_is_visible(listing, processes):
+        self._has_seen_qemu = self._has_seen_qemu or bool(processes.living)
+        may_be_elsewhere = self._has_processes and not (self._has_seen_qemu or processes.sees_host)
+        if may_be_elsewhere and _none_is_visible(listing, processes):
             processes = msgspec.structs.replace(processes, can_see=False)
         sightings = tuple(
             self._sighting(text, read, processes.living.get(uuid), ledger.sightings.get(uuid))
@@ -195,8 +198,8 @@ def _of_this_libvirt(processes: Processes, known: AbstractSet[str]) -> Processes
 
 
 def _none_is_visible(listing: Listing, processes: Processes) -> bool:
-    """Guests are active and no process of any is seen: this is another PID namespace (a container), where the host's
-    processes are hidden though a pid 1 is there."""
+    """Guests are active and no process of any is seen: where none ever was, this is another PID namespace (a container)
+    without the host's processes, though a pid 1 is there. Else it is libvirt that shows guests without a process."""
     active = [entry.uuid for entry in listing.entries.values() if entry.libvirt_id is not None]
     return bool(active) and not any(uuid in processes.living for uuid in active)
 

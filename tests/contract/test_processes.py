@@ -185,6 +185,16 @@ def test_the_cpus_of_a_process_that_has_ended_are_not_known() -> None:
         assert QemuProcesses().vcpu_threads(process.pid) is None
 
 
+def test_the_kernels_first_pid_namespace_is_told_from_another() -> None:
+    """The first one alone has the kernel's threads, with their parent at pid 2."""
+    here = Path("/proc/2/comm")
+    is_first = here.exists() and here.read_text() == "kthreadd\n"
+    assert QemuProcesses().scan().sees_host == is_first
+    scan = "from agent.adapters.processes import QemuProcesses; print(QemuProcesses().scan().sees_host)"
+    command = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", scan]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout == "False\n"
+
+
 # --- written trees -----------------------------------------------------------------------------
 
 

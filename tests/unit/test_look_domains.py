@@ -427,11 +427,39 @@ def test_snapshot_is_complete_once_domains_were_listed(bench: Bench) -> None:
     assert (before.complete, bench.snapshot.complete) == (False, True)
 
 
-def test_active_guests_without_any_visible_process_make_nothing_absent(bench: Bench) -> None:
-    bench.run("a", "b", "c")
+def without_process(bench: Bench, *names: str) -> None:
+    """Guests that libvirt lists as starting, and no QEMU of theirs is seen."""
+    for name in names:
+        bench.libvirt.start_domain(bench.libvirt.define(domain_xml(name)), "paused", "starting-up")
+
+
+def test_one_guest_without_a_process_puts_no_other_in_doubt_where_processes_have_been_seen(bench: Bench) -> None:
+    bench.run("a", "b")
     bench.one_pass()
-    for number in (2001, 2002, 2003):
+    without_process(bench, "phantom")
+    for number, name in ((2001, "a"), (2002, "b")):
         remove_process(bench.proc, number)
+        bench.libvirt.stop_domain(uuid_of(name))
+    bench.libvirt.undefine(uuid_of("b"))
+
+    bench.one_pass()
+
+    assert bench.source("processes").problem is None
+    states = {seen.name: seen.state for seen in bench.snapshot.ledger.sightings.values()}
+    assert states == {"a": "shut-off", "phantom": "paused"}
+
+
+def test_in_the_kernels_first_pid_namespace_no_process_is_out_of_sight(bench: Bench) -> None:
+    (bench.proc / "self/ns").mkdir(parents=True)
+    (bench.proc / "self/ns/pid").symlink_to("pid:[4026531836]")
+    without_process(bench, "phantom")
+    bench.one_pass()
+    assert bench.source("processes").problem is None
+
+
+def test_active_guests_without_any_visible_process_make_nothing_absent(bench: Bench) -> None:
+    without_process(bench, "a", "b", "c")
+    bench.one_pass()
 
     bench.libvirt.stop_domain(uuid_of("a"))
     bench.libvirt.undefine(uuid_of("a"))
