@@ -42,7 +42,7 @@ def test_a_cpu_that_the_kernel_binds_an_unread_guest_to_may_be_pinned_twice() ->
         "the time of one CPU",
     )
     usage = h8().usage(*seen)
-    assert [(holder.cpu, holder.owners) for holder in usage.cells[0].holders] == [(2, owners), (3, _owners(u="unknown"))]
+    assert [(row.cpu, row.owners) for row in usage.holders] == [(2, owners), (3, _owners(u="unknown"))]
     assert str(usage.host.dedicated.free) == "4-7"
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import agent.core
 import agent.formats
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.guest import GuestCell, MemoryDevice
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostCell, PagePool
@@ -52,6 +52,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     Any: st.recursive(st.none() | st.booleans() | st.text() | INTEGERS, st.lists, max_leaves=3),
     object: st.none() | st.text(),
     CpuSet: st.frozensets(st.integers(min_value=0, max_value=1023)).map(CpuSet),
+    CpuMask: st.integers(min_value=0, max_value=1 << 62).map(CpuMask),
     PciAddress: st.builds(
         PciAddress,
         st.integers(min_value=0, max_value=0xFFFFFFFF),
