@@ -3,7 +3,7 @@ PYTHON ?= /usr/bin/python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint types check bench sample bundle clean
+.PHONY: help run demo test lint types check bench sample bundle bundle-check fresh-check clean
 
 help:
 	@echo 'make run      look at this host: install what is missing, run the daemon in the foreground (Ctrl-C ends it)'
@@ -11,6 +11,8 @@ help:
 	@echo 'make test     unit, contract, field and functional tests (real libvirtd, real QEMU)'
 	@echo 'make check    test, lint and types: what has to pass before a change goes in'
 	@echo 'make bundle   dist/compute-agent-VERSION-bundle.tar.gz for a host without compiler and internet'
+	@echo 'make bundle-check   try the bundle on a bare Debian 12 in a chroot: install, use, remove (needs mmdebstrap)'
+	@echo 'make fresh-check    make demo and make test in a clean clone on a bare Debian 12 (needs mmdebstrap; minutes)'
 	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample'
 	@echo 'make clean    remove all that these commands have made in this folder'
 	@echo
@@ -52,6 +54,12 @@ bundle:
 	@.ci/bootstrap packages build $@
 	@.ci/bootstrap venv check $@
 	@.ci/bundle
+
+bundle-check: bundle
+	@.ci/bundle-check
+
+fresh-check:
+	@.ci/fresh-check
 
 clean:
 	@if [ -d .state/libvirt ]; then tests/lab/libvirtd down .state/libvirt; fi
