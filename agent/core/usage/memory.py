@@ -8,12 +8,18 @@ from typing import NamedTuple
 
 from agent.core import advice
 from agent.core.conflicts import Conflict, Resource, Severity, conflict
+from agent.core.cpuset import CpuSet
+from agent.core.guest import Sighting
+from agent.core.guest_memory import Binding, binding
 from agent.core.holds import GuestHolds
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology, PagePool
 from agent.core.usage.rows import Amount, CellUsage, HostUsage, PageAmount
 
 KIB_PER_MIB = 1024
+
+PINNING_DEVICES = frozenset({"pci", "vdpa"})
+"""Kinds of host devices that read and write guest memory by its physical address, so that the kernel cannot move it."""
 
 BOUND = float(2**62)
 """No limit is beyond it, whatever the ratio: the number still fits into what JSON readers can hold."""
@@ -90,7 +96,10 @@ def host_pages(topology: HostTopology, books: MemoryBooks, config: HostConfig) -
 
 
 def memory_conflicts(guests: Sequence[GuestHolds], cells: Sequence[CellUsage], host: HostUsage) -> Iterator[Conflict]:
-    """Every place where guests use more memory or pages than there are."""
+    """Every place where guests use more memory or pages than there are, and every guest with memory where it should
+    not be."""
+    for guest in guests:
+        yield from _memory_elsewhere(guest)
     for cell in cells:
         if cell.memory_kib.used > max(cell.memory_kib.total, 0):
             yield _cell_over_commit(cell, [one for one in guests if one.holds.cell_memory_kib.get(cell.id)])
@@ -137,6 +146,37 @@ def _page_row(size_kib: int, pools: Sequence[PagePool], used: int, reserved: int
 
 def _holds_pages(guest: GuestHolds, cell: int | None, row: PageAmount) -> bool:
     return any(hold.size_kib == row.size_kib and cell in {None, hold.cell} for hold in guest.holds.pages)
+
+
+def _memory_elsewhere(guest: GuestHolds) -> Iterator[Conflict]:
+    seen = guest.sighting
+    bound = binding(seen.domain) if seen.domain is not None and seen.is_active else None
+    away = seen.memory_elsewhere - bound.cells if bound is not None else CpuSet()
+    if bound is None or not away:
+        return
+    yield conflict(
+        "memory-elsewhere",
+        Resource(kind="guest", id=seen.uuid, cell=away.lowest if len(away) == 1 else None),
+        (guest.owner,),
+        cause=f"The memory of {seen.label} is bound to {_cells(bound.cells)}, but much of it lies in {_cells(away)}",
+        severity="warning",
+        action=f"{_way_home(seen, bound, away)}; left alone nothing breaks, but the guest waits longer for this "
+        f"memory, and {_cells(away)} {'has' if len(away) == 1 else 'have'} less room than the books say",
+    )
+
+
+def _way_home(seen: Sighting, bound: Binding, away: CpuSet) -> str:
+    room = f"as soon as {_cells(bound.cells)} {'has' if len(bound.cells) == 1 else 'have'} room"
+    if seen.domain is not None and any(device.kind in PINNING_DEVICES for device in seen.domain.devices):
+        return f"Stop and start {seen.label} {room}; while it runs its host devices keep its memory where it is"
+    if seen.run.pid is None or not bound.is_one:
+        return f"Stop and start {seen.label} {room}"
+    command = f"migratepages {seen.run.pid} {away} {bound.cells}"
+    return f"Move it with `{command}` (package numactl), or stop and start the guest, {room}"
+
+
+def _cells(cells: CpuSet) -> str:
+    return f"cell{'' if len(cells) == 1 else 's'} {cells}"
 
 
 def _cell_over_commit(cell: CellUsage, guests: Sequence[GuestHolds]) -> Conflict:

@@ -1,0 +1,48 @@
+"""Each kind of conflict that is declared has a rule behind it: some host and some guests make a row of it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from agent.core.conflicts import IN_EACH_OTHERS_WAY, ConflictKind
+from agent.core.cpuset import CpuSet
+from agent.core.guest import Sighting
+from tests.builders import Host, function, guest, h2x4, h8, ht8
+
+ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
+PF, VF, ABSENT = "0000:3b:00.0", "0000:3b:02.0", "0000:99:00.0"
+CARD = (function(PF, "type-PF", driver="vfio-pci"), function(VF, "type-VF", pf=PF, driver="vfio-pci"))
+
+
+def _changed(seen: Sighting, **fields: object) -> Sighting:
+    return msgspec.structs.replace(seen, **fields)
+
+
+SCENES: dict[ConflictKind, tuple[Host, tuple[Sighting, ...]]] = {
+    "cpu-pinned-twice": (h8(), (guest("a", {0: 2}), guest("b", {0: 2}))),
+    "sibling-of-isolated": (ht8(), (guest("a", {0: 0}, facts=ISOLATE), guest("b", {0: 4}))),
+    "pinned-to-offline": (h8(online="0-6"), (guest("a", {0: 7}),)),
+    "pinned-outside-dedicated": (h8(), (guest("a", {0: 0}),)),
+    "shared-on-dedicated": (h8(), (guest("a", vcpus=2, cpuset="2-3"),)),
+    "emulator-on-dedicated": (h8(), (guest("a", emu="2"),)),
+    "memory-over-commit": (h2x4(), (guest("a", mem=9000, node=0),)),
+    "pages-over-commit": (h8(pages={2048: 4}), (guest("a", mem=10, page=2048, node=0),)),
+    "device-twice": (h8(pci=CARD), (guest("a", dev=(VF,)), guest("b", dev=(VF,)))),
+    "device-missing": (h8(pci=CARD), (guest("a", dev=(ABSENT,)),)),
+    "pf-and-vf": (h8(pci=CARD), (guest("a", dev=(PF,)), guest("b", dev=(VF,)))),
+    "memory-elsewhere": (h2x4(), (_changed(guest("a", node=0), memory_elsewhere=CpuSet([1])),)),
+    "domain-lost-by-libvirt": (h8(), (_changed(guest("a"), validity="lost-by-libvirt"),)),
+}
+
+
+def test_every_kind_that_is_declared_can_come() -> None:
+    assert set(SCENES) == set(get_args(ConflictKind))
+    come = {kind: {row.kind for row in on.conflicts(*guests)} for kind, (on, guests) in SCENES.items()}
+    assert come == {kind: {kind} for kind in SCENES}
+
+
+def test_only_kinds_that_take_two_are_called_in_each_others_way() -> None:
+    alone = {kind: on.conflicts(guests[0]) for kind, (on, guests) in SCENES.items()}
+    assert {kind for kind, rows in alone.items() if not rows} == IN_EACH_OTHERS_WAY
