@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -100,7 +100,8 @@ class AgentCtl(App):
 
     def run(self, argv: Sequence[str]) -> int:
         """Run one command, return its exit code. Raises what the command raises."""
-        self.options, rest = self.parser.parse_known_args(argv)
+        with _complaints():
+            self.options, rest = self.parser.parse_known_args(argv)
         _log(self.options.verbose)
         if self.options.version:
             self.stdout.write(f"{NAME} {version()}\n")
@@ -118,7 +119,9 @@ class AgentCtl(App):
         factory, name, arguments = self.find(argv)
         command = factory(self, self.options, cmd_name=name)
         parser = command.get_parser(f"{NAME} {name}")
-        return command.run(parser.parse_args(arguments))
+        with _complaints():
+            options = parser.parse_args(arguments)
+        return command.run(options)
 
     def find(self, argv: list[str]) -> tuple[type[Command], str, list[str]]:
         """The command's class, the name it was called by and its arguments. Raises BadArguments."""
@@ -205,6 +208,18 @@ def _write_beside(text: str) -> None:
         sys.stderr.write(plain_lines(text))
     except (OSError, ValueError):
         _discard(sys.stderr)
+
+
+@contextlib.contextmanager
+def _complaints() -> Iterator[None]:
+    """What argparse says goes out as all else does: in Debian 12 a full standard error ended the command there."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            yield
+    finally:
+        if said.getvalue():
+            _write_beside(said.getvalue())
 
 
 def _flush_beside() -> None:
