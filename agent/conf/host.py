@@ -14,6 +14,9 @@ from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
 
 T = TypeVar("T")
 
+HIGHEST_RATIO = 1_000_000
+HIGHEST_RESERVED_MB = 2**40
+
 
 class HostReader:
     """Own options win over nova's, one by one; the CPU sets win together, since halves of two splits make no split."""
@@ -32,7 +35,7 @@ class HostReader:
         return HostConfig(
             dedicated=dedicated,
             shared=shared,
-            reserved_memory_mb=self.choose(DEFAULT_GROUP, "reserved_host_memory_mb")[1].value,
+            reserved_memory_mb=self._reserved_memory_mb(),
             reserved_pages=self._reserved_pages(),
             cpu_allocation_ratio=self._ratio("cpu_allocation_ratio", DEFAULTS.cpu_allocation_ratio),
             ram_allocation_ratio=self._ratio("ram_allocation_ratio", DEFAULTS.ram_allocation_ratio),
@@ -100,6 +103,12 @@ class HostReader:
             used = ", ".join(f"{found.name}={found.text}" for found in own if found.value)
             self.notes.append(f"{used} is used, not {' nor '.join(map(str, unused))}: CPU sets count together")
 
+    def _reserved_memory_mb(self) -> int:
+        source, found = self.choose(DEFAULT_GROUP, "reserved_host_memory_mb")
+        if found.value > HIGHEST_RESERVED_MB:
+            source.fault(found, "more than any host has")
+        return int(found.value)
+
     def _reserved_pages(self) -> tuple[ReservedPages, ...]:
         source, found = self.choose(DEFAULT_GROUP, "reserved_huge_pages")
         pages = source.parsed(found, parse.reserved_pages)
@@ -110,6 +119,8 @@ class HostReader:
         for source, dest in ((self._own, name), (self._nova, name), (self._nova, f"initial_{name}")):
             found = source.get(DEFAULT_GROUP, dest)
             if found.value:
+                if not 0 <= found.value <= HIGHEST_RATIO:  # false for nan too
+                    source.fault(found, f"it is no number from 0 to {HIGHEST_RATIO}")
                 if found.where:
                     self.used.append(found)
                 return float(found.value)

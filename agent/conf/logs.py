@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from oslo_log import formatters, log
+from oslo_log import formatters, log, rate_limit
 
 from agent.conf.reading import Source
 from agent.core.words import plain, plain_lines
@@ -19,11 +19,13 @@ def setup_logging(own: Source) -> None:
     own: our options as `read` found them. Raises ConfigError when the log cannot be opened; it then goes where it went.
     """
     root = logging.getLogger()
-    before = list(root.handlers)
+    before, level = list(root.handlers), root.level
+    rate_limit.uninstall_filter()  # a second one is an error to oslo.log
     try:
         log.setup(own.conf, DISTRIBUTION, version(), fix_eventlet=False)
-    except (OSError, log.LogConfigError) as error:
+    except Exception as error:  # log_config_append holds expressions, which may raise anything
         root.handlers[:] = before
+        root.setLevel(level)
         raise ConfigError(
             f"[DEFAULT] the log cannot be set up: {error}. See log_file, log_dir, log_config_append."
         ) from error

@@ -31,6 +31,7 @@ SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
 
 _HIGHEST = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 _DIGITS = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
+_HIGHEST_CELL, _MOST_PAGES_KIB = 2**20, 2**50
 _PAGE_KEYS = frozenset({"node", "size", "count"})
 
 
@@ -61,6 +62,8 @@ def reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
         raise ValueError(f"node and count are numbers, size is KiB or has a unit: {error}") from error
     if pages.cell < 0 or pages.size_kib <= 0 or pages.count < 0:
         raise ValueError("a node or count below 0, or a size of nothing")
+    if pages.cell > _HIGHEST_CELL or pages.size_kib * max(pages.count, 1) > _MOST_PAGES_KIB:
+        raise ValueError("more than any host has")
     return pages
 
 

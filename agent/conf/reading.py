@@ -7,12 +7,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from oslo_config import cfg
 
+from agent.conf import paths
 from agent.conf.options import DEFAULT_GROUP
 from agent.errors import ConfigError
 
 T = TypeVar("T")
 
 COMMAND_LINE = "command line"
+
+LONGEST_TEXT = 200
+"""Characters of a value that a sentence shows."""
 
 Sections = Mapping[str, Mapping[str, Sequence[str]]]
 """Of one file: group -> option -> the texts given, in order."""
@@ -28,9 +32,10 @@ class Found(NamedTuple):
 
     def __str__(self) -> str:
         """For a sentence: "[compute] cpu_shared_set=0-x in /etc/nova/nova.conf"."""
+        text = shortened(self.text)
         if self.where is None:
-            return f"{self.name}={self.text} (the default)"
-        return f"{self.name}={self.text} {'on the' if self.where == COMMAND_LINE else 'in'} {self.where}"
+            return f"{self.name}={text} (the default)"
+        return f"{self.name}={text} {'on the' if self.where == COMMAND_LINE else 'in'} {self.where}"
 
 
 class Source:
@@ -55,9 +60,16 @@ class Source:
         """oslo.config's own view of it, for oslo libraries."""
         for (group, _), option in self._options.items():
             self.conf.register_opt(option, group=None if group == DEFAULT_GROUP else group)
-        self.conf([], prog="compute-agent", default_config_files=list(files), default_config_dirs=[], use_env=False)
+        self._read_for_oslo()
         for (group, dest), value in self._overrides.items():
             self.conf.set_override(dest, value, group=None if group == DEFAULT_GROUP else group)
+
+    def _read_for_oslo(self) -> None:
+        files = list(self.files)
+        try:
+            self.conf([], prog="compute-agent", default_config_files=files, default_config_dirs=[], use_env=False)
+        except (cfg.Error, OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{', '.join(files)} changed while it was read: {error}. Try again.") from error
 
     def get(self, group: str, dest: str) -> Found:
         """One option; a text that it cannot be is a fault, and its default is the value."""
@@ -68,6 +80,9 @@ class Source:
             value = self.conf[dest] if group == DEFAULT_GROUP else self.conf[group][dest]
         except cfg.NoSuchOptError as error:
             self.fault(found, f"it refers to ${error.opt_name}, which is not read", "Write the value itself.")
+            return found
+        except RecursionError:
+            self.fault(found, "it refers to itself", "Write the value itself.")
             return found
         except (cfg.Error, ValueError) as error:
             reason = str(error).rpartition(" is not valid: ")[2]
@@ -81,8 +96,10 @@ class Source:
         for value in found.value if isinstance(found.value, list) else [found.value] if found.value else []:
             try:
                 results.append(parse(value))
-            except ValueError as error:
-                self.fault(found._replace(text=_text(value)), str(error))
+            except RecursionError:
+                self.fault(found._replace(text=_text(value)), "it is nested too deeply")
+            except (ValueError, OverflowError) as error:
+                self.fault(found._replace(text=_text(value)), shortened(str(error), 2 * LONGEST_TEXT))
         return tuple(results)
 
     def fault(self, found: Found, reason: str, remedy: str = "Correct it.") -> None:
@@ -130,15 +147,16 @@ def _parse_all(files: Sequence[str]) -> list[Sections]:
     faults = []
     for file in files:
         sections: dict[str, dict[str, Any]] = {}
+        parsed.append(sections)
+        if (fault := paths.unreadable(file)) is not None:
+            faults.append(fault)
+            continue
         try:
             cfg.ConfigParser(file, sections).parse()
         except OSError as error:
-            is_missing = isinstance(error, FileNotFoundError)
-            remedy = "Name a file that is there." if is_missing else "Let the daemon's user read it."
-            faults.append(f"{file} cannot be read: {error.strerror}. {remedy}")
+            faults.append(f"{file} cannot be read: {error.strerror}. Let the daemon's user read it.")
         except (cfg.ParseError, UnicodeDecodeError) as error:
             faults.append(f"{file} is no configuration file: {error}. Correct that line.")
-        parsed.append(sections)
     if faults:
         raise ConfigError(*faults)
     return parsed
@@ -147,6 +165,11 @@ def _parse_all(files: Sequence[str]) -> list[Sections]:
 def _group_name(name: str) -> str:
     # oslo.config finds a group in any case, and DEFAULT only in capitals
     return name if name == DEFAULT_GROUP else name.lower()
+
+
+def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+    """As much of it as a sentence may show."""
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.conf import nova, options
+from agent.conf import log_options, nova, options, paths
 from agent.conf.host import HostReader
 from agent.conf.reading import Source
 from agent.core.host_config import HostConfig
@@ -101,8 +101,7 @@ def read(argv: Sequence[str] | None, default_config_files: Sequence[str] | None 
     _check_paths(own, settings)
     _check_intervals(own, settings)
     _check_read_only(own)
-    for option in options.log_opts():
-        own.get(options.DEFAULT_GROUP, option.dest)
+    log_options.check(own)
     faults = own.faults + nova_source.faults
     if faults:
         raise ConfigError(*dict.fromkeys(faults))
@@ -170,10 +169,10 @@ def describe(settings: Settings) -> tuple[str, ...]:
 def _own_files(arguments: argparse.Namespace, defaults: Sequence[str] | None) -> list[str]:
     files = arguments.config_file
     if files is None:
-        standard = [DEFAULT_FILE] if Path(DEFAULT_FILE).exists() else []
+        standard = [DEFAULT_FILE] if os.path.lexists(DEFAULT_FILE) else []
         files = standard if defaults is None else list(defaults)
     for folder in arguments.config_dir or ():
-        if not Path(folder).is_dir():
+        if not paths.is_folder(folder):
             raise ConfigError(f"--config-dir {folder} is no folder. Name one that is there.")
         files = files + sorted(str(path) for path in Path(folder).glob("*.conf"))
     return list(files)
@@ -210,6 +209,8 @@ def _check_paths(own: Source, settings: Settings) -> None:
     for name in ("state_path", "socket_dir", "sysfs_root"):
         if not Path(getattr(settings, name)).is_absolute():
             own.fault(own.get("agent", name), "the path does not begin with /")
+        elif "\0" in getattr(settings, name):
+            own.fault(own.get("agent", name), "it holds a NUL, which no path has")
     longest = len(os.fsencode(f"{settings.socket_dir}/{READ_ONLY_SOCKET}"))
     if longest > LONGEST_SOCKET_PATH:
         own.fault(
@@ -217,7 +218,7 @@ def _check_paths(own: Source, settings: Settings) -> None:
             f"the path of a socket in it has {longest} bytes and the kernel takes {LONGEST_SOCKET_PATH}",
             "Use a shorter path.",
         )
-    if not (Path(settings.sysfs_root) / "sys").is_dir():
+    if not paths.is_folder(Path(settings.sysfs_root) / "sys"):
         own.fault(own.get("agent", "sysfs_root"), "there is no folder sys in it", "Name the folder that holds sys/.")
     if not settings.host.strip():
         own.fault(own.get("agent", "host"), "a host needs a name")

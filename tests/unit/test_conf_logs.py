@@ -39,18 +39,48 @@ def test_a_line_with_a_traceback_keeps_the_error_beside_its_words() -> None:
     assert "ERROR x |Traceback (most recent call last):" in lines
 
 
-@pytest.mark.parametrize("options", ["log_file={}/no/such/folder/x.log", "log_file={}", "log_config_append={}/none"])
-def test_a_log_that_cannot_be_opened_is_a_fault_and_the_log_goes_on_where_it_went(tmp_path: Path, options: str) -> None:
+HANDLER = (
+    "[loggers]\nkeys=root\n[handlers]\nkeys=it\n[formatters]\nkeys=\n"
+    "[logger_root]\nhandlers=it\n[handler_it]\nclass={}\nargs={}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "ini"),
+    [
+        ("log_file={}/sub/x.log", ""),
+        ("log_config_append={}/sub/log.ini", ""),
+        ("log_config_append={}/log.ini", HANDLER.format("NoSuchHandler", "()")),
+        ("log_config_append={}/log.ini", HANDLER.format("StreamHandler", "(1 / 0,)")),
+        ("log_config_append={}/log.ini", HANDLER.format("StreamHandler", "(]")),
+    ],
+)
+def test_a_log_that_cannot_be_opened_after_all_is_a_fault_and_the_log_goes_on_where_it_went(
+    tmp_path: Path, options: str, ini: str
+) -> None:
     bad = tmp_path / "bad.conf"
     bad.write_text(f"[DEFAULT]\n{options.format(tmp_path)}\n")
+    (tmp_path / "log.ini").write_text(ini)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/log.ini").write_text(HANDLER.format("StreamHandler", "()"))
     code = (
+        "import pathlib, shutil\n"
         "conf.setup_logging(conf.read([]).own)\n"
-        "try: conf.setup_logging(conf.read(sys.argv[1:]).own)\n"
+        "read = conf.read(sys.argv[1:])\n"
+        "shutil.rmtree(pathlib.Path(sys.argv[2]).parent / 'sub')\n"
+        "try: conf.setup_logging(read.own)\n"
         "except ConfigError as error: logging.getLogger('x').error('%s', error)\n"
     )
     (line,) = run(code, "--config-file", str(bad))
     assert line.startswith("ERROR x [DEFAULT] the log cannot be set up: ")
     assert line.endswith(". See log_file, log_dir, log_config_append.")
+
+
+def test_a_limit_on_lines_is_set_up_anew_by_a_reload(tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text("[DEFAULT]\nrate_limit_burst=100\nrate_limit_interval=1\n")
+    code = "for _ in range(2): conf.setup_logging(conf.read(sys.argv[1:]).own)\nlogging.getLogger('x').info('well')\n"
+    assert run(code, "--config-file", str(own)) == ["INFO x well"]
 
 
 def test_the_log_is_set_up_from_what_was_read_though_the_files_have_changed_since(tmp_path: Path) -> None:
