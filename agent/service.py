@@ -52,6 +52,8 @@ take: a frozen libvirtd makes a pass wait for the list, the capabilities, the no
 
 STOP_TIMEOUT_S = 5.0
 
+REFUSED = "reload refused, the old configuration stays in force"
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
@@ -246,7 +248,9 @@ class Service:
             conf.setup_logging(own)
         except ConfigError as error:
             for fault in error.faults:
-                LOG.error("reload refused, the old configuration stays in force: %s", fault)
+                LOG.error("%s: %s", REFUSED, fault)
+        except Exception:  # the top of the main thread: a fault of ours while a file is read ends no daemon
+            LOG.exception(REFUSED)
         else:
             self._apply(new)
         if is_told:

@@ -76,6 +76,15 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+WRONG = (
+    *("[", "\0\0", "[compute]\ncpu_dedicated_set=é\n", "[DEFAULT]\nlog_file=/no/such/folder/log\n"),
+    *("[agent]\nhost=$host\n", "[agent]\nsysfs_root=$sysfs_root/x\n", f"[pci]\ndevice_spec={'[' * 5000}\n"),
+    *("[agent]\nnova_conf=/dev/zero\n", "[DEFAULT]\nuse_syslog=true\nsyslog_log_facility=nope\n"),
+    *("[DEFAULT]\ncpu_allocation_ratio=nan\n", "[DEFAULT]\nlogging_default_format_string=%(no)s\n"),
+)
+"""Of every kind of fault one."""
+
+
 def refuse(daemon: Daemon, text: str) -> None:
     """Have it reload this text, which is wrong, and wait until it says so."""
     before = daemon.log().count(REFUSED)
@@ -189,8 +198,9 @@ def test_a_wrong_file_keeps_the_old_configuration_and_every_fault_is_logged(daem
     refuse(daemon, "[tracker]\ninterval=0\n[compute]\ncpu_dedicated_set=1-\n")
     wait_until(lambda: daemon.log().count(REFUSED) == 2, "two faults in the log", START_S)
     assert str(daemon.report().usage.host.dedicated.total) == "1"
-    for text in ("[", "\0\0", "[compute]\ncpu_dedicated_set=é\n", "[DEFAULT]\nlog_file=/no/such/folder/log\n"):
+    for text in WRONG:
         refuse(daemon, text)
+    assert "Traceback" not in daemon.log()
     daemon.config_file.unlink()
     daemon.reload()
     wait_until(lambda: str(daemon.config_file) in daemon.log().splitlines()[-1], "the missing file's fault", START_S)
