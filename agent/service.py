@@ -72,8 +72,9 @@ class Service:
         """One of these at a time: the first pass begins the service, a signal reloads or ends it."""
         with contextlib.ExitStack() as undo:
             state_path = Path(settings.state_path)
-            undo.callback(StateLock(state_path).release)
-            store, identity, since = _begin(state_path)
+            lock = StateLock(state_path)
+            undo.callback(lock.release)
+            store, identity, since = _begin(state_path, lock)
             self._journal = Journal(store)
             undo.callback(self._journal.close, STOP_TIMEOUT_S)
             self._tracker = Tracker(identity=identity, config=settings.host_config, since=since, now=rfc3339_now)
@@ -185,6 +186,7 @@ class Service:
 
     def _after_pass(self, before: Snapshot, after: Snapshot) -> None:
         self._pass_ended_at = time.monotonic()
+        self._journal.check()
         report_pass(before, after)
         self._tell_status(after)
         is_news = after.usage is not before.usage or not before.complete or self._journal.problem is not None
@@ -347,13 +349,13 @@ def hold_signals() -> None:
         signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
 
 
-def _begin(state_path: Path) -> tuple[Store, Identity, dict[str, str]]:
+def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, str]]:
     """The journal of this start, who we are, and since when conflicts stand.
 
     A disk that takes no writes costs what would be kept, never the view of the host. Raises JournalTooNew.
     """
     try:
-        store = Store.open(state_path)
+        store = Store.open(state_path, lock=lock)
         try:
             return store, store.begin(_boot_id()), store.conflict_since()
         except JournalError:
@@ -363,7 +365,7 @@ def _begin(state_path: Path) -> tuple[Store, Identity, dict[str, str]]:
         raise
     except JournalError as error:
         LOG.error("%s", error)
-        store = Store.unstored(state_path, str(error))
+        store = Store.unstored(state_path, str(error), lock=lock)
         return store, store.begin(_boot_id()), store.conflict_since()
 
 

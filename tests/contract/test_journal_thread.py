@@ -39,6 +39,9 @@ class Disk:
             raise self.fault
         self._store.remember_conflicts(since)
 
+    def check(self) -> None:
+        self._store.check()
+
     def close(self) -> None:
         self._store.close()
         self.closed_in = threading.current_thread().name

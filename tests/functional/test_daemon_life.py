@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -353,6 +354,30 @@ def test_a_disk_that_fills_up_is_named_and_dates_are_kept_once_there_is_room(
     assert watching.stop() == 0
     watching.start()
     assert dates(watching.report()) == dates(healed) == dates(told)
+
+
+def test_a_state_folder_that_is_deleted_is_named_and_the_end_writes_nothing_into_the_next_agents(
+    daemon: Daemon,
+) -> None:
+    daemon.start()
+    state = daemon.dir / "state"
+    shutil.rmtree(state)
+    lost = daemon.wait_for(lambda told: "is gone" in (problem(told, "journal") or ""), "the loss to be named")
+    assert f"{state}/agent.lock is gone" in (problem(lost, "journal") or "")
+    second = Daemon(None, arguments=["--state-path", str(state)])
+    try:
+        second.start()
+        daemon.wait_for(lambda told: "is another file" in (problem(told, "journal") or ""), "the other's to be named")
+        before = {path.name: path.stat().st_ino for path in state.iterdir()}
+        assert daemon.stop() == 0
+        assert {path.name: path.stat().st_ino for path in state.iterdir()} == before
+        assert problem(second.report(), "journal") is None
+        agent_id = second.report().agent_id
+        assert second.stop() == 0
+        second.start()
+        assert (second.report().agent_id, second.report().epoch) == (agent_id, 2)
+    finally:
+        second.clean()
 
 
 def test_a_state_folder_that_cannot_be_made_ends_the_start_with_its_own_code(daemon: Daemon) -> None:

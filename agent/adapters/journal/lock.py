@@ -7,6 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from agent.adapters.journal.place import Place
 from agent.errors import JournalError, TwinRunning
 
 LOCK_FILE = "agent.lock"
@@ -22,6 +23,7 @@ class StateLock:
         cannot be made or opened.
         """
         self._file: int | None = _open_lock_file(state_path)
+        self._place = Place(state_path / LOCK_FILE, self._file)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:  # what flock(2) says of a lock that somebody has
@@ -40,6 +42,10 @@ class StateLock:
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def check(self) -> None:
+        """Raises JournalError when the lock file is gone or another: a twin would not be refused any more."""
+        self._place.check()
 
     def release(self) -> None:
         """Give it up. Fine to repeat; the kernel does it too when the process ends."""

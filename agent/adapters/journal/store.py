@@ -20,6 +20,8 @@ from agent.adapters.journal.files import (
     taken_over,
     write_copy,
 )
+from agent.adapters.journal.lock import StateLock
+from agent.adapters.journal.place import Place
 from agent.core.snapshot import Identity
 from agent.errors import JournalError
 
@@ -33,17 +35,23 @@ class Store:
     read-only, ...), nothing of it is stored and what was stored before is intact.
     """
 
-    def __init__(self, database: sqlite3.Connection, folder: Path | None, problem: str | None) -> None:
-        """For `open` and `unstored`."""
+    def __init__(
+        self, database: sqlite3.Connection, folder: Path | None, problem: str | None, lock: StateLock | None
+    ) -> None:
+        """For `open` and `unstored`. Raises OSError when the database is gone already."""
         self.problem = problem
         """Why nothing is kept on the disk, one sentence; None: all is."""
         self._database = database
         self._folder = folder
+        self._lock = lock
+        self._place = None if folder is None else Place(folder / FILE)
         self._since: dict[str, str] | None = None
 
     @classmethod
-    def open(cls, state_path: Path, wall: Callable[[], float] = time) -> Store:
+    def open(cls, state_path: Path, wall: Callable[[], float] = time, *, lock: StateLock | None = None) -> Store:
         """Open or make the journal of this folder. wall: seconds since 1970, names what is moved aside.
+
+        lock: of the folder; looked after together with the database, see `check`.
 
         A damaged file is moved aside and kept; the last good copy takes its place, else a new one; the log tells.
         Raises JournalError when the folder cannot be used, JournalTooNew when a newer release wrote the file.
@@ -54,10 +62,10 @@ class Store:
             repaired = repair(file, wall())
             if repaired is not None:
                 LOG.error("journal %s", repaired)
-            return cls(connect(file), state_path, None)
+            return cls(connect(file), state_path, None, lock)
 
     @classmethod
-    def unstored(cls, state_path: Path, why: str) -> Store:
+    def unstored(cls, state_path: Path, why: str, *, lock: StateLock | None = None) -> Store:
         """A journal of this run alone, for a disk that takes no writes (`why`): it begins with what can be read there.
 
         Its epoch may come again after a restart; `problem` says that nothing is kept.
@@ -65,7 +73,8 @@ class Store:
         database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         if not any(taken_over(state_path / name, database) for name in (FILE, LAST_GOOD_FILE)):
             database.executescript(SCHEMA)
-        return cls(database, None, f"{why} Nothing is kept until it is restarted on a disk that takes writes.")
+        problem = f"{why} Nothing is kept until it is restarted on a disk that takes writes."
+        return cls(database, None, problem, lock)
 
     def begin(self, boot_id: str) -> Identity:
         """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
@@ -83,8 +92,16 @@ class Store:
         with _told("read since when conflicts stand"):
             return dict(self._stored_since())
 
+    def check(self) -> None:
+        """Raises JournalError when lock or database are no longer what is at their paths. Writes nothing."""
+        if self._lock is not None:
+            self._lock.check()
+        if self._place is not None:
+            self._place.check()
+
     def remember_conflicts(self, since: Mapping[str, str]) -> None:
         """Store exactly these rows in place of those before; the same rows again cost no write. Raises JournalError."""
+        self.check()
         with _told("store since when conflicts stand"):
             before = self._stored_since()
             gone = [(row,) for row in before.keys() - since.keys()]
@@ -96,17 +113,19 @@ class Store:
                 self._since = dict(since)
 
     def close(self) -> None:
-        """Close, after a last good copy where the disk allows one."""
+        """Close, after a last good copy where the folder is ours and the disk allows one."""
         try:
             self._save_copy()
         except JournalError as error:
             LOG.warning("journal closed without a copy: %s", error)
+        # where the database is not at its path any more, sqlite too leaves the log beside it alone (HAS_MOVED)
         self._database.close()
 
     def _save_copy(self) -> None:
         """Fold the write-ahead log into the file and make the last good copy anew. Raises JournalError."""
         if self._folder is None:
             return
+        self.check()  # by its path the copy may be another agent's
         with _told(f"write {self._folder / LAST_GOOD_FILE}"):
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             write_copy(self._database, self._folder / LAST_GOOD_FILE)

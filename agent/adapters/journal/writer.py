@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from agent.errors import JournalError
@@ -34,6 +35,10 @@ class Keeps(Protocol):
         """Store exactly these rows."""
         ...
 
+    def check(self) -> None:
+        """Raises JournalError when what it stores in has been taken away."""
+        ...
+
     def close(self) -> None:
         """No more comes."""
         ...
@@ -47,6 +52,7 @@ class Journal:
         self._store, self._clock = store, clock
         self._changed = threading.Condition()
         self._wanted: Mapping[str, str] | None = None
+        self._is_to_check = False
         self._closing = False
         self._storing_since: float | None = None
         self._problem = store.problem
@@ -72,6 +78,12 @@ class Journal:
             self._wanted = since
             self._changed.notify_all()
 
+    def check(self) -> None:
+        """Have it looked whether the folder is still ours, which then shows in `problem`. Never waits."""
+        with self._changed:
+            self._is_to_check = True
+            self._changed.notify_all()
+
     def close(self, timeout_s: float) -> None:
         """Store what was asked for last and close the store, within timeout_s or not at all. Fine to repeat."""
         with self._changed:
@@ -83,29 +95,34 @@ class Journal:
 
     def _run(self) -> None:
         try:
-            while (since := self._next()) is not None:
-                self._remember(since)
+            while (step := self._next()) is not None:
+                self._do(step)
             self._store.close()
         except Exception:
             LOG.exception("the journal's thread has ended")
             self._problem = ENDED
 
-    def _next(self) -> Mapping[str, str] | None:
-        """Waits for what is to be stored next; None: nothing more comes."""
+    def _next(self) -> Callable[[], None] | None:
+        """Waits for what is to be done next; None: nothing more comes."""
         with self._changed:
-            self._changed.wait_for(lambda: self._wanted is not None or self._closing)
+            self._changed.wait_for(lambda: self._wanted is not None or self._is_to_check or self._closing)
             since, self._wanted = self._wanted, None
-        return since
+            is_to_check, self._is_to_check = self._is_to_check, False
+        if since is not None:
+            return partial(self._remember, since)
+        return self._store.check if is_to_check and not self._closing else None
 
-    def _remember(self, since: Mapping[str, str]) -> None:
+    def _do(self, step: Callable[[], None]) -> None:
         self._storing_since = self._clock()
         try:
-            self._store.remember_conflicts(since)
+            step()
         except JournalError as error:
             self._problem = str(error)
             if self._closing:  # no pass comes any more that would tell
                 LOG.warning("%s", error)
-        else:
-            self._problem = self._store.problem
         finally:
             self._storing_since = None
+
+    def _remember(self, since: Mapping[str, str]) -> None:
+        self._store.remember_conflicts(since)
+        self._problem = self._store.problem
