@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import syslog
+from importlib.util import find_spec
 from pathlib import Path
 
 from oslo_config import cfg
@@ -18,8 +19,6 @@ from agent.conf.reading import Found, Source
 
 _FORMATS = ("logging_default_format_string", "logging_debug_format_suffix", "logging_exception_prefix")
 _LEVELS = frozenset(logging.getLevelNamesMapping())
-_LIMIT_LEVELS = frozenset({"CRITICAL", "ERROR", "INFO", "WARNING", "DEBUG", ""})
-"""Of rate_limit_except_level; "" spares none."""
 
 
 def check(own: Source) -> None:
@@ -33,6 +32,7 @@ def check(own: Source) -> None:
     _check_places(own, given)
     _check_facility(own, given)
     _check_levels(own, given)
+    _check_rotation(own, given)
     _check_formats(own, given)
 
 
@@ -91,6 +91,12 @@ def _check_facility(own: Source, given: dict[str, Found]) -> None:
     known = {word for word in dir(syslog) if word in _FACILITIES}
     if (given["use_syslog"].value or given["use_journal"].value) and name not in known:
         own.fault(facility, f"it is none of {', '.join(sorted(known))}")
+    elif given["use_journal"].value and find_spec("systemd") is None:
+        own.fault(
+            given["use_journal"],
+            "the Python package systemd-python is not installed",
+            "Install it, or remove the option: systemd keeps what is logged to standard error too.",
+        )
 
 
 _FACILITIES = {
@@ -107,9 +113,9 @@ def _check_levels(own: Source, given: dict[str, Found]) -> None:
         level = pair.partition("=")[2]
         if level not in _LEVELS and not level.lstrip("-").isdecimal():
             own.fault(given["default_log_levels"], f"{pair!r} names no level, such as {', '.join(sorted(_LEVELS))}")
-    limit = given["rate_limit_except_level"]
-    if limit.value not in _LIMIT_LEVELS:
-        own.fault(limit, f"it is none of {', '.join(sorted(_LIMIT_LEVELS - {''}))}")
+
+
+def _check_rotation(own: Source, given: dict[str, Found]) -> None:
     every, kind = given["log_rotate_interval"], given["log_rotate_interval_type"]
     if given["log_rotation_type"].value == "interval":
         if kind.value.lower() == "weekday" and not 0 <= every.value <= 6:

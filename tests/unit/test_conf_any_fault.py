@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,17 @@ def test_options_of_the_log_that_are_right_make_no_file_either(tmp_path: Path) -
     own.write_text(f"[DEFAULT]\nlog_dir={tmp_path}\nlog_file=x.log\nsyslog_log_facility=local0\nuse_syslog=true\n")
     conf.load(["--config-file", str(own)])
     assert {path.name for path in tmp_path.iterdir()} == {"own.conf", "log.ini"}
+
+
+def test_a_log_to_the_journal_is_refused_where_its_package_is_not_installed(tmp_path: Path) -> None:
+    own = tmp_path / "own.conf"
+    own.write_text("[DEFAULT]\nuse_journal = true\n")
+    told: tuple[str, ...] = ()
+    try:
+        conf.load(["--config-file", str(own)])
+    except ConfigError as error:
+        told = error.faults
+    is_installed = find_spec("systemd") is not None
+    assert [fault.partition(": the ")[0] for fault in told] == (
+        [] if is_installed else [f"[DEFAULT] use_journal=true in {own}"]
+    )
