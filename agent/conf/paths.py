@@ -1,10 +1,13 @@
-"""What may be opened: a pipe would hang the daemon, a device would never end."""
+"""What may be opened: a FIFO would hang the daemon, a device would never end."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+
+MOST_BYTES = 2**24
+"""Of a file of options; all of it is held in memory."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -27,12 +30,16 @@ def kind(path: str) -> str | None:
 def unreadable(path: str) -> str | None:
     """Why this cannot be read as a file, and what to do; None: it can be opened. It is not opened here."""
     try:
-        found = kind(path)
+        found, size = kind(path), Path(path).stat().st_size
     except FileNotFoundError as error:
         return f"{path} cannot be read: {error.strerror}. Name a file that is there."
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}. Name a file that the daemon's user may read."
-    return None if found is None else f"{path} is {found}, not a regular file. Name a regular file."
+    if found is not None:
+        return f"{path} is {found}, not a regular file. Name a regular file."
+    if size > MOST_BYTES:
+        return f"{path} has {size} bytes, more than a configuration needs. Name a configuration file."
+    return None
 
 
 def is_folder(path: str | Path) -> bool:

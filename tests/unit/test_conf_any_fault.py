@@ -91,6 +91,16 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(
     assert f"{path} is {kind}, not a regular file" in told
 
 
+def test_a_file_that_would_fill_the_memory_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    with (tmp_path / "nova.conf").open("wb") as file:
+        file.truncate(2**40)
+    (told,) = faults(tmp_path, "[agent]\nnova_conf = DIR/nova.conf")
+    assert told == (
+        "[agent] nova_conf: DIR/nova.conf has 1099511627776 bytes, more than a configuration needs. "
+        "Name a configuration file."
+    )
+
+
 LOGGERS = "[loggers]\nkeys=root\n[handlers]\nkeys={}\n[formatters]\nkeys=\n[logger_root]\nhandlers=\n"
 
 
