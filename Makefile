@@ -11,7 +11,7 @@ help:
 	@echo 'make test     unit, contract, field and functional tests (real libvirtd, real QEMU)'
 	@echo 'make check    test, lint and types: what has to pass before a change goes in'
 	@echo 'make bundle   dist/compute-agent-VERSION-bundle.tar.gz for a host without compiler and internet'
-	@echo 'make bundle-check   try the bundle on a bare Debian 12 in a chroot: install, use, remove (needs mmdebstrap)'
+	@echo 'make bundle-check   try the bundle on a bare Debian 12: install, use, remove (needs mmdebstrap; minutes)'
 	@echo 'make fresh-check    make demo and make test in a clean clone on a bare Debian 12 (needs mmdebstrap; minutes)'
 	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample'
 	@echo 'make clean    remove all that these commands have made in this folder'
