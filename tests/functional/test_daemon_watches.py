@@ -62,8 +62,10 @@ def test_a_guest_that_starts_and_ends_is_seen_by_its_events_alone(daemon: Daemon
     assert daemon.report().guests == ()
 
     late = guest("late", pin={0: "1"})
-    seen = daemon.wait_for(lambda told: "late" in by_name(told), "the started guest")
-    assert by_name(seen)["late"].holds.cpus == CpuSet((1,))
+    def holds_its_cpu(told: Report) -> bool:  # it is defined first, and seen so for a moment
+        return "late" in by_name(told) and by_name(told)["late"].holds.cpus == CpuSet((1,))
+
+    daemon.wait_for(holds_its_cpu, "the started guest")
 
     assert late.pid is not None
     os.kill(late.pid, signal.SIGKILL)
@@ -153,7 +155,10 @@ def test_events_still_come_once_after_libvirtd_was_restarted_under_the_daemon(
 
     guest("late", pin={0: "1"})
 
-    told = daemon.wait_for(lambda told: "late" in by_name(told), "the started guest")
+    def runs(told: Report) -> bool:
+        return "late" in by_name(told) and by_name(told)["late"].sighting.state == "running"
+
+    told = daemon.wait_for(runs, "the started guest")
     assert by_name(told)["late"].sighting.validity == "valid"
 
 
