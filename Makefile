@@ -62,7 +62,12 @@ fresh-check:
 	@.ci/fresh-check
 
 clean:
-	@if [ -d .state/libvirt ]; then tests/lab/libvirtd down .state/libvirt; fi
+	@for lock in .state/run.lock .state/demo.lock; do \
+	    if [ -e $$lock ] && ! flock --nonblock $$lock true; then \
+	        echo "make $$(basename $$lock .lock) is running in this checkout. End it first: Ctrl-C. Nothing was removed." >&2; exit 1; \
+	    fi; \
+	done
+	@for state in .state/libvirt .state/demo-libvirt; do if [ -d $$state ]; then tests/lab/libvirtd down $$state; fi; done
 	rm -rf .venv .tox .state build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	    .import_linter_cache
 	find agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -33,7 +33,7 @@ from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, L
 from agent.formats.wall_time import rfc3339
 from agent.handlers import Handlers
 from agent.look import host_look, open_libvirt
-from agent.render.welcome import welcome
+from agent.render.welcome import cpu_in_conflict, welcome
 from agent.reporter import report_pass, status_line
 from agent.tracker import Tracker
 from agent.watch import Watch
@@ -215,7 +215,9 @@ class Service:
     def _welcome(self) -> None:
         width = min(MOST_COLUMNS, shutil.get_terminal_size((FEWEST_COLUMNS, 0)).columns)
         folder = self._settings.socket_dir
-        text = welcome(self._handlers.report(), sockets=folder, commands=next_commands(folder), width=width)
+        report = self._handlers.report()
+        commands = next_commands(folder, cpu_in_conflict(report))
+        text = welcome(report, sockets=folder, commands=commands, width=width)
         with contextlib.suppress(OSError):  # nobody reads it
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -328,14 +330,14 @@ def log_notes(settings: conf.Settings) -> None:
         LOG.warning("%s", warning)
 
 
-def next_commands(socket_dir: str) -> tuple[str, ...]:
-    """What somebody who started the daemon by hand can type in another shell, to be copied as it stands."""
+def next_commands(socket_dir: str, cpu: str) -> tuple[str, ...]:
+    """What somebody who started the daemon by hand can type in another shell, as it stands. cpu: one to ask about."""
     agentctl = "agentctl"
     if shutil.which(agentctl) is None:
         agentctl = str(Path(sys.executable).with_name(agentctl))
     elsewhere = socket_dir != SOCKET_DIR
     export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
-    return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", "why 0")))
+    return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", f"why {cpu}")))
 
 
 def hold_signals() -> None:

@@ -11,6 +11,12 @@ MOST_CONFLICTS = 5
 NEXT = "What to type next, in another shell"
 
 
+def cpu_in_conflict(report: Report) -> str:
+    """A CPU that is worth asking about: the first that is in a conflict, else the first of the host."""
+    contended = (row.resource.id for row in report.conflicts if row.resource.kind == "cpu")
+    return next(contended, str(report.topology.cpus[0].id) if report.topology.cpus else "0")
+
+
 def welcome(report: Report, *, sockets: str, commands: tuple[str, ...], width: int = 80) -> str:
     """sockets: the folder that agent.sock and agent-ro.sock are in. commands: what to type next, one a line."""
     shown = report.conflicts[:MOST_CONFLICTS]
@@ -25,7 +31,7 @@ def welcome(report: Report, *, sockets: str, commands: tuple[str, ...], width: i
 
 
 def _sockets(folder: str) -> str:
-    return f"sockets   {folder}/agent-ro.sock (anyone, reads), {folder}/agent.sock (reads and changes)\n"
+    return f"sockets   {folder}/agent-ro.sock (for anyone), {folder}/agent.sock (for its group)\n"
 
 
 def _next(commands: tuple[str, ...]) -> str:
