@@ -129,12 +129,13 @@ def why_text(answer: Answer, *, width: int = 80) -> str:
     else:
         lines += [f"  held by {_holder(holder)}" for holder in answer.holders] or ["  held by nobody"]
     lines += [f"  {row.severity.upper()} {words.headline(row)}{_since(row)}" for row in answer.conflicts]
-    lines += ["  what to do: agentctl conflicts"] if answer.conflicts else []
+    lines += ["  what to do: agentctl conflicts"] if any(not row.accepted for row in answer.conflicts) else []
     return "".join(wrap(line.strip(), width, first="  " if line[0] == " " else "", rest="    ") for line in lines)
 
 
 def _since(row: Conflict) -> str:
-    return f", since {row.since}" if row.since else ""
+    date = f", since {row.since}" if row.since else ""
+    return f"{date} (accepted by the configuration)" if row.accepted else date
 
 
 def _holder(holder: Holder) -> str:

@@ -196,6 +196,16 @@ def test_why_a_free_cpu_says_that_nobody_holds_it() -> None:
     assert holders.why_text(answer).endswith("  its sibling CPU 7 is not held\n  held by nobody\n")
 
 
+def test_why_calls_an_accepted_conflict_accepted_and_asks_nothing_of_anybody() -> None:
+    report = contended()
+    accepted = tuple(msgspec.structs.replace(row, accepted=True) for row in report.conflicts)
+    answer = holders.why_cpu(msgspec.structs.replace(report, conflicts=accepted), 2, started)
+    lines = holders.why_text(answer, width=200).splitlines()
+    assert [line for line in lines if "pinned twice" in line or "to do" in line] == [
+        f"  ERROR CPU 2: pinned twice, since {accepted[0].since} (accepted by the configuration)"
+    ]
+
+
 def test_why_a_device_names_guest_card_and_driver() -> None:
     assert (
         holders.why_text(holders.why_device(contended(), PciAddress.parse(VF), started))
