@@ -32,6 +32,8 @@ SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
 _HIGHEST = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 _DIGITS = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
 _HIGHEST_CELL, _MOST_PAGES_KIB = 2**20, 2**50
+_CONTENDED = frozenset({"cpu", "memory", "pages", "pci", "mdev"})
+"""First words of what can be contended, besides guests, in the id of a conflict."""
 _PAGE_KEYS = frozenset({"node", "size", "count"})
 
 
@@ -76,13 +78,34 @@ def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], frozenset[str]]:
 
 
 def accept_rule(text: str) -> AcceptRule:
-    """KIND:GUEST."""
+    """KIND:GUEST. A guest whose name has a colon or a comma is given by its uuid: these are signs of another meaning,
+    and a rule that fits nobody would go unnoticed."""
     kind, colon, guest = (part.strip() for part in text.partition(":"))
     if not colon or not guest:
         raise ValueError('it must be KIND:GUEST, where GUEST is a name, a uuid or "*"')
     if kind not in get_args(ConflictKind):
         raise ValueError(f"{kind!r} is no kind of conflict; kinds are {', '.join(get_args(ConflictKind))}")
+    if set(guest) & set(",\n"):
+        raise ValueError(
+            "one line takes one rule, and a guest whose name has a comma is given by its uuid. "
+            "Write a line accept = KIND:GUEST for each guest"
+        )
+    if ":" in guest:
+        raise ValueError(_why_no_guest(kind, guest))
     return AcceptRule(kind=kind, guest=guest)
+
+
+def _why_no_guest(kind: str, text: str) -> str:
+    """Of a text with a colon: most likely it was copied from the id of a conflict."""
+    resource, _, name = text.partition(":")
+    if resource == "guest":
+        return f"the guest stands right behind the kind. Write accept = {kind}:{name}"
+    if resource in _CONTENDED:
+        return (
+            f'"{text}" names what is contended, not a guest. Write KIND:GUEST, one such line for each guest that may '
+            f"share, as in accept = {kind}:GUEST"
+        )
+    return f'"{text}" has a colon. Give a guest with such a name by its uuid'
 
 
 def _size_kib(text: str) -> int:

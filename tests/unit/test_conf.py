@@ -191,6 +191,70 @@ def test_a_kind_of_conflict_that_is_none_is_told_with_those_there_are(tmp_path: 
     assert "cpu-pinned-twice" in told
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (
+            "cpu-pinned-twice:cpu:1",
+            (
+                '"cpu:1" names what is contended, not a guest. Write KIND:GUEST, one such line for each guest that may '
+                "share, as in accept = cpu-pinned-twice:GUEST. Correct it."
+            ),
+        ),
+        (
+            "device-twice:pci:0000:3b:02.1",
+            (
+                '"pci:0000:3b:02.1" names what is contended, not a guest. Write KIND:GUEST, one such line for each '
+                "guest that may share, as in accept = device-twice:GUEST. Correct it."
+            ),
+        ),
+        (
+            "cpu-pinned-twice:a, device-twice:b",
+            (
+                "one line takes one rule, and a guest whose name has a comma is given by its uuid. Write a line "
+                "accept = KIND:GUEST for each guest. Correct it."
+            ),
+        ),
+        (
+            "cpu-pinned-twice:a,b",
+            (
+                "one line takes one rule, and a guest whose name has a comma is given by its uuid. Write a line "
+                "accept = KIND:GUEST for each guest. Correct it."
+            ),
+        ),
+        (
+            "cpu-pinned-twice:a\n  device-twice:b",
+            (
+                "one line takes one rule, and a guest whose name has a comma is given by its uuid. Write a line "
+                "accept = KIND:GUEST for each guest. Correct it."
+            ),
+        ),
+        (
+            "pinned-to-offline:guest:6f0a0a52-3a1c-4c1b-9a9e-0f7a5f0c2d11",
+            (
+                "the guest stands right behind the kind. Write accept = "
+                "pinned-to-offline:6f0a0a52-3a1c-4c1b-9a9e-0f7a5f0c2d11. Correct it."
+            ),
+        ),
+        (
+            "cpu-pinned-twice:a:b",
+            '"a:b" has a colon. Give a guest with such a name by its uuid. Correct it.',
+        ),
+    ],
+)
+def test_an_accept_rule_that_would_name_no_guest_is_told_with_what_to_write(
+    rule: str, told: str, tmp_path: Path
+) -> None:
+    assert fault(tmp_path, f"[conflicts]\naccept = {rule}").partition(" in FILE: ")[2] == told
+
+
+def test_an_accept_rule_takes_a_name_with_blanks_a_uuid_and_a_star(tmp_path: Path) -> None:
+    guests = ("build runner", "6f0a0a52-3a1c-4c1b-9a9e-0f7a5f0c2d11", "*")
+    lines = "".join(f"accept = device-twice: {one}\n" for one in guests)
+    rules = load(tmp_path, f"[conflicts]\n{lines}").host_config.accept
+    assert rules == tuple(AcceptRule(kind="device-twice", guest=one) for one in guests)
+
+
 def test_a_socket_path_that_the_kernel_would_cut_is_a_fault(tmp_path: Path) -> None:
     told = fault(tmp_path, "", "--socket-dir", f"/{'x' * 95}")
     assert told.endswith("has 110 bytes and the kernel takes 107. Use a shorter path.")
