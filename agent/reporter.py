@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from agent.core.conflicts import Conflict
-from agent.core.misfits import misfits
+from agent.core.misfits import misfits, rules_without_guest
 from agent.core.snapshot import Snapshot, material_changes
 from agent.core.words import field, sentence, some
 
@@ -22,6 +22,7 @@ def report_pass(before: Snapshot, after: Snapshot) -> None:
     parts = [*_conflict_parts(before, after), *_guest_parts(before, after), *_source_parts(before, after)]
     odd = _new_misfits(before, after)
     parts += _named("configuration", odd)
+    parts += _named("accept_names_no_guest_here", _new_idle_rules(before, after))
     if after.topology is not before.topology and before.complete:
         parts.append(_topology_part(before, after))
     if not parts and (before.complete or not after.complete):
@@ -53,6 +54,14 @@ def _new_misfits(before: Snapshot, after: Snapshot) -> list[str]:
         return []
     known = {row.what for row in misfits(before.topology, before.config)}
     return [sentence(row.what) for row in misfits(after.topology, after.config) if row.what not in known]
+
+
+def _new_idle_rules(before: Snapshot, after: Snapshot) -> list[str]:
+    if not after.complete:
+        return []
+    known = rules_without_guest(before.config, before.ledger.sightings.values()) if before.complete else ()
+    idle = rules_without_guest(after.config, after.ledger.sightings.values())
+    return [f"{rule.kind}:{field(rule.guest)}" for rule in idle if rule not in known]
 
 
 def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
 from agent.core.advice import plural
 from agent.core.cpuset import CpuSet
-from agent.core.host_config import HostConfig
+from agent.core.guest import Sighting
+from agent.core.host_config import AcceptRule, HostConfig
 from agent.core.topology import HostTopology
 from agent.core.values import Problem
 
@@ -15,6 +16,12 @@ from agent.core.values import Problem
 def misfits(topology: HostTopology, config: HostConfig) -> tuple[Problem, ...]:
     """One row for each option that names CPUs or pools that guests cannot use now; none before the host was seen."""
     return (*_cpu_sets(topology, config), *_pools(topology, config)) if topology.cpus else ()
+
+
+def rules_without_guest(config: HostConfig, guests: Iterable[Sighting]) -> tuple[AcceptRule, ...]:
+    """Rules of what is accepted that name none of the guests; no fault, as one file may serve many hosts."""
+    here = {"*"}.union(*((one.name, one.uuid) for one in guests)) if config.accept else set()
+    return tuple(rule for rule in config.accept if rule.guest not in here)
 
 
 def _cpu_sets(topology: HostTopology, config: HostConfig) -> Iterator[Problem]:

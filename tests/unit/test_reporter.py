@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
-from agent.core.host_config import HostConfig, ReservedPages
+from agent.core.host_config import AcceptRule, HostConfig, ReservedPages
 from agent.core.ledger import Processes
 from agent.core.snapshot import (
     Findings,
@@ -253,3 +253,29 @@ def test_an_owner_without_a_name_is_told_by_its_uuid(lines: pytest.LogCaptureFix
     after = seen(before, msgspec.structs.replace(nameless, validity="lost-by-libvirt"), at=11.0)
     ((_, line),) = told(lines, before, after)
     assert f"({nameless.uuid})" in line
+
+
+def accepting(before: Snapshot, *guests: str) -> Snapshot:
+    """The next snapshot, after a reload that accepts these guests' shared CPUs."""
+    rules = tuple(AcceptRule(kind="cpu-pinned-twice", guest=one) for one in guests)
+    return configured(before, msgspec.structs.replace(before.config, accept=rules))
+
+
+def test_an_accept_rule_that_names_no_guest_here_is_told_at_the_first_look_and_not_again(
+    lines: pytest.LogCaptureFixture,
+) -> None:
+    before = accepting(FIRST, "a", "nobody", "*", guest("b").uuid)
+    after = seen(before, guest("a", {0: 2}), guest("b", {0: 3}), at=1.0, topology=h8().topology)
+    ((level, line),) = told(lines, before, after)
+    assert (level, line.partition(" accept_")[2]) == ("INFO", "names_no_guest_here=[cpu-pinned-twice:nobody]")
+    assert told(lines, after, seen(after, guest("a", {0: 2}), guest("b", {0: 3}), at=11.0)) == []
+
+
+def test_an_accept_rule_whose_guest_went_or_that_a_reload_brought_is_told(lines: pytest.LogCaptureFixture) -> None:
+    before = start(guest("a", {0: 2}), guest("b", {0: 3}))
+    reloaded = accepting(before, "a", "typo")
+    ((_, line),) = told(lines, before, reloaded)
+    assert line.endswith(" free_dedicated=4-7 accept_names_no_guest_here=[cpu-pinned-twice:typo]")
+    ((level, line),) = told(lines, reloaded, seen(reloaded, guest("b", {0: 3}), at=11.0))
+    assert level == "INFO"
+    assert line.endswith(" guests_went=[a] accept_names_no_guest_here=[cpu-pinned-twice:a]")
