@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None
     )  # fmt: skip
     group.add_argument("--noindent", action="store_true", help="json on one line")
     group.add_argument("--max-width", type=int, default=0, metavar="N", help="widest table (default: the terminal's)")
-    parser.set_defaults(fit_width=False, print_empty=False, quote_mode="nonnumeric")
+    parser.set_defaults(fit_width=False, print_empty=True, quote_mode="nonnumeric")
 
 
 def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace) -> None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import msgspec
+
 from agent.cli.command import ReportCommand
 from agent.cli.output import Answer
+from agent.core.pci import PciDevice
 from agent.core.report import Report
+from agent.core.topology import Cache, Cpu, HostCell
+from agent.core.values import Problem, Value
 from agent.formats import wire
 from agent.render.cpu_states import cpu_states
 from agent.render.topology_text import topology_text
 
-PARTS = ("cpus", "cells", "caches", "pci", "problems")
-FIRST = "id"
+CPUS = "cpus"
+PARTS: dict[str, type[Value]] = {CPUS: Cpu, "cells": HostCell, "caches": Cache, "pci": PciDevice, "problems": Problem}
+STATE = "state"
+"""Of a CPU: what the map shows as a letter."""
 
 
 class Topology(ReportCommand):
@@ -25,7 +32,7 @@ class Topology(ReportCommand):
         """Adds what to show."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--rows", choices=PARTS, default=PARTS[0], help="what table, value and csv list (default: cpus)"
+            "--rows", choices=PARTS, default=CPUS, help="what table, value and csv list (default: cpus)"
         )
         parser.add_argument("--all-devices", action="store_true", help="in text: bridges and each virtual function too")
         return parser
@@ -37,12 +44,13 @@ class Topology(ReportCommand):
     def answer(self, report: Report, options: argparse.Namespace) -> Answer:
         """The topology as it is known; the map also needs the usage."""
         data = wire.to_builtins(report.topology)
-        rows = _with_states(data["cpus"], report) if options.rows == "cpus" else data[options.rows]
-        columns = list(rows[0]) if rows else [FIRST]
+        rows = _with_states(data[CPUS], report) if options.rows == CPUS else data[options.rows]
+        columns = [field.encode_name for field in msgspec.structs.fields(PARTS[options.rows])]
+        columns += [STATE] if options.rows == CPUS else []
         return Answer(
             data,
             columns,
-            [list(row.values()) for row in rows],
+            [[row[name] for name in columns] for row in rows],
             lambda: topology_text(
                 report.topology,
                 report.usage,
@@ -56,4 +64,4 @@ class Topology(ReportCommand):
 
 def _with_states(rows: list[dict[str, Any]], report: Report) -> list[dict[str, Any]]:
     states = cpu_states(report.topology, report.usage, report.conflicts)
-    return [{**row, "state": states[row["id"]].name.lower()} for row in rows]
+    return [{**row, STATE: states[row["id"]].name.lower()} for row in rows]

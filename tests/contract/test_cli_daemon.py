@@ -15,6 +15,7 @@ import yaml
 from agent.cli.main import main
 from agent.core.report import Report
 from agent.render.conflict_text import conflicts_text
+from agent.render.guest_text import GuestRow
 from agent.render.topology_text import topology_text
 from tests.builders import guest, unread
 from tests.cli_reports import (
@@ -310,6 +311,30 @@ def test_an_empty_list_is_an_empty_list_in_every_format(ask: Ask) -> None:
     assert yaml.safe_load(outputs["yaml"]) == []
     assert outputs["value"] == ""
     assert outputs["csv"].startswith('"severity"')
+
+
+EMPTY_LISTS = {
+    "conflicts": ("severity", "resource", "kind", "owners", "since", "cause"),
+    "domains": GuestRow._fields,
+    "topology --rows problems": ("source", "what", "values", "is_transient"),
+    "topology --rows pci": ("address", "vendor_id", "product_id", "class"),
+}
+"""Commands that list nothing on a calm host, and their columns."""
+
+
+@pytest.mark.parametrize("command", EMPTY_LISTS)
+def test_a_table_without_rows_is_its_header(ask: Ask, command: str) -> None:
+    done = ask(host_report(smt_topology()), *command.split(), "-f", "table")
+    edge, header, *rest = done.out.splitlines()
+    assert (done.code, done.err, rest) == (0, "", [edge, edge])
+    columns = EMPTY_LISTS[command]
+    assert tuple(header.replace("|", " ").split())[: len(columns)] == columns
+
+
+@pytest.mark.parametrize("form", ["table", "value", "csv"])
+def test_a_column_may_be_asked_for_where_no_row_has_it(ask: Ask, form: str) -> None:
+    done = ask(host_report(smt_topology()), "topology", "--rows", "problems", "-c", "what", "-f", form)
+    assert (done.code, done.err) == (0, "")
 
 
 PYTHON_WORDS = (
