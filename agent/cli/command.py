@@ -41,6 +41,8 @@ class ReportCommand(QuickCommand):
     """A command that shows something of a report."""
 
     formats: Sequence[str] = output.LIST_FORMATS
+    asks_agent = True
+    looks_at_host = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options of all such commands; subclasses add theirs."""
@@ -48,7 +50,7 @@ class ReportCommand(QuickCommand):
         parser.allow_abbrev = False
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         output.add_options(parser, self.formats)
-        source.add_options(parser, hidden_default=True)
+        source.add_options(parser, hidden_default=True, agent=self.asks_agent, host=self.looks_at_host)
         return parser
 
     @abc.abstractmethod

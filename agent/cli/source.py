@@ -58,19 +58,39 @@ class Source(Value, frozen=True, kw_only=True):
         return one_look(sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=files)
 
 
-def add_options(parser: argparse.ArgumentParser, *, hidden_default: bool = False) -> None:
-    """The options that say where to look. hidden_default: do not set anything that was not given."""
+def add_options(
+    parser: argparse.ArgumentParser, *, hidden_default: bool = False, agent: bool = True, host: bool = True
+) -> None:
+    """The options that say where to look. hidden_default: do not set anything that was not given.
+
+    agent, host: the command can ask the agent, can look at the host itself.
+    """
     default = argparse.SUPPRESS if hidden_default else None
-    group = parser.add_argument_group("where to look", "the agent if it runs here, else the host itself")
-    group.add_argument(
-        "--socket",
-        metavar="PATH",
-        default=default,
-        help=f"ask the agent there (or ${SOCKET_VARIABLE}; default {DEFAULT_SOCKET})",
-    )
-    group.add_argument(
-        "--direct", action="store_true", default=default or False, help="do not ask the agent, look at the host itself"
-    )
+    titles = {
+        (True, True): "the agent if it runs here, else the host itself",
+        (True, False): "the agent alone, as only it knows this",
+        (False, True): "the host itself, whether or not the agent runs here",
+    }
+    group = parser.add_argument_group("where to look", titles[agent, host])
+    if agent:
+        group.add_argument(
+            "--socket",
+            metavar="PATH",
+            default=default,
+            help=f"ask the agent there (or ${SOCKET_VARIABLE}; default {DEFAULT_SOCKET})",
+        )
+    if agent and host:
+        group.add_argument(
+            "--direct",
+            action="store_true",
+            default=default or False,
+            help="do not ask the agent, look at the host itself",
+        )
+    if host:
+        _add_host_options(group, default)
+
+
+def _add_host_options(group: argparse._ArgumentGroup, default: str | None) -> None:
     group.add_argument(
         "--sysfs-root",
         metavar="DIR",

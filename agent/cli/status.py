@@ -19,6 +19,7 @@ class Status(ReportCommand):
     """Show how the agent and its host are, on one screen."""
 
     formats = FORMATS
+    looks_at_host = False
     epilog_text = "With --exit-code: 0 ok, 1 degraded, 3 down or no answer; without it 0 if the agent answers."
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -30,9 +31,10 @@ class Status(ReportCommand):
     def fetch(self, _options: argparse.Namespace) -> Report:
         """The daemon's report: only it knows its own state. Raises DaemonUnavailable."""
         where = self.app.source
-        if where.direct or where.sysfs_root is not None:
+        if where.direct or where.sysfs_root is not None or where.connection_uri is not None or where.config_files:
             raise exits.BadArguments(
-                "status is the agent's own: --direct and --sysfs-root do not go with it; try `agentctl check`"
+                "status is the agent's own: --direct, --sysfs-root, --connect and --config-file do not go with it; "
+                "try `agentctl check`"
             )
         try:
             return where.ask()

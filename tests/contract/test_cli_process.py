@@ -81,7 +81,21 @@ def test_the_whole_help_has_the_table_of_exit_codes() -> None:
 def test_a_commands_help_names_its_own_options_and_where_to_look() -> None:
     text = agentctl("check", "--help").stdout
     assert text.startswith("usage: agentctl check ")
-    assert all(word in text for word in ("--one-line", "prometheus", "--sysfs-root", "--socket", "node_exporter"))
+    assert all(word in text for word in ("--one-line", "prometheus", "--sysfs-root", "--connect", "node_exporter"))
+
+
+@pytest.mark.parametrize(
+    ("command", "offered"),
+    [
+        ("status", {"--socket"}),
+        ("check", {"--sysfs-root", "--connect", "--config-file"}),
+        ("usage", {"--socket", "--direct", "--sysfs-root", "--connect", "--config-file"}),
+    ],
+)
+def test_a_commands_help_offers_only_places_where_it_can_look(command: str, offered: set[str]) -> None:
+    text = agentctl(command, "--help").stdout
+    places = {"--socket", "--direct", "--sysfs-root", "--connect", "--config-file"}
+    assert {word for word in places if f"\n  {word} " in text} == offered
 
 
 def loaded_by(*arguments: str) -> set[str]:
