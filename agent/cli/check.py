@@ -24,8 +24,8 @@ class Check(ReportCommand):
     formats = (*output.LIST_FORMATS, PROMETHEUS)
     asks_agent = False
     epilog_text = (
-        "Exit code: 0 clean, 1 conflicts, 2 bad arguments, 3 cannot see; with --one-line Nagios's: 0 OK, 1 WARNING, "
-        "2 CRITICAL (error and critical), 3 UNKNOWN.\n"
+        "Exit code: 0 clean, 1 conflicts, 2 bad arguments, 3 cannot see, or a wrong configuration; with --one-line "
+        "Nagios's: 0 OK, 1 WARNING, 2 CRITICAL (error and critical), 3 UNKNOWN.\n"
         "For node_exporter, in one step, so that it never reads half a file:\n"
         "  agentctl check -f prometheus > DIR/agent.prom.new; mv DIR/agent.prom.new DIR/agent.prom"
     )

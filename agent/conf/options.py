@@ -17,6 +17,14 @@ DEFAULT_GROUP = "DEFAULT"
 DEFAULTS = HostConfig()
 """What counts where neither we nor nova's files say anything; nova has the same."""
 
+EXIT_CODES = """\
+exit codes:
+  0  a clean stop; --check-config: nothing is wrong
+  1  the local API cannot be served
+  2  the configuration or an argument is wrong (agentctl ends with 3 then)
+  3  another agent uses the state folder or the sockets
+  4  the journal cannot be used"""
+
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s"
 
 AGENT = [
@@ -233,6 +241,8 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compute-agent",
         description="Watches this libvirt host and reports what it has, who uses it and what conflicts.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--version", action="version", version=f"{DISTRIBUTION} {version()}")

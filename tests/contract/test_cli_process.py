@@ -330,3 +330,35 @@ def test_a_fault_is_one_line_and_debug_shows_where(capsys: pytest.CaptureFixture
     assert "interval" in err
     assert main(["--debug", *arguments]) == 3
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_wrong_configuration_is_two_for_the_daemon_and_three_for_agentctl_as_their_helps_and_the_manual_say(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "agent.conf"
+    config.write_text("[conflicts]\naccept = cpu-pinned-twice:cpu:1\n")
+    daemon = (sys.executable, "-m", "agent.service")
+    checks = {
+        "daemon": [*daemon, "--check-config", "--config-file", str(config)],
+        "agentctl": [*COMMAND, "check", "--config-file", str(config)],
+        "monitor": [*COMMAND, "check", "--one-line", "--config-file", str(config)],
+    }
+    helps = {"daemon": [*daemon, "--help"], "agentctl": [*COMMAND, "--help"], "check": [*COMMAND, "check", "--help"]}
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment()
+        )
+
+    done = {name: run(command) for name, command in checks.items()}
+    assert {name: one.returncode for name, one in done.items()} == {"daemon": 2, "agentctl": 3, "monitor": 3}
+    assert all('"cpu:1" names what is contended' in one.stdout + one.stderr for one in done.values())
+    said = {name: " ".join(run(command).stdout.split()) for name, command in helps.items()}
+    assert "2 the configuration or an argument is wrong" in said["daemon"]
+    assert "3 could not look: no libvirt, no permission, no agent, a wrong configuration" in said["agentctl"]
+    assert "3 cannot see, or a wrong configuration" in said["check"]
+    rows = re.findall(r"^\| `(.*?)` \|(.*)$", (TOP / "docs/operations.md").read_text(), re.MULTILINE)
+    codes = [(name, n) for name, cells in rows for n, cell in enumerate(cells.split("|")) if "**configur" in cell]
+    assert codes == [
+        ("compute-agent", 2), ("compute-agent --check-config", 2), ("agentctl", 3), ("agentctl check --one-line", 3),
+    ]  # fmt: skip
