@@ -208,7 +208,11 @@ class _Door:
         try:
             os.chown(path, -1, grp.getgrnam(self._group).gr_gid)
         except KeyError:
-            LOG.info("group %s does not exist: %s is for the group of this process", self._group, self.path)
+            LOG.info(
+                "%s is for %s alone, which is fine for a trial: there is no group %s here. "
+                "An installation makes it (install.sh), and [http] group names another",
+                self.path, _own_name(), self._group,
+            )  # fmt: skip
         except PermissionError:
             LOG.warning("this process is not in group %s and cannot give it %s", self._group, self.path)
 
@@ -304,6 +308,12 @@ class _Room:
             async with asyncio.timeout(self._limits.receive_s):
                 while await reader.read(MAX_HEAD_BYTES):
                     pass
+
+
+def _own_name() -> str:
+    """Who may use a file that belongs to this process's user and group."""
+    user, group = os.geteuid(), os.getegid()
+    return "root" if user == group == 0 else f"user {user} and group {group}"
 
 
 def _peer(connection: socket.socket) -> Peer:
