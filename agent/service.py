@@ -25,6 +25,7 @@ from agent.adapters.journal import Journal, StateLock, Store
 from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
 from agent.adapters.udev import UdevMonitor
+from agent.core.conflicts import Since, dates
 from agent.core.cpuset import CpuSet
 from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.snapshot import Identity, Snapshot, SourceState
@@ -192,9 +193,8 @@ class Service:
         is_news = after.usage is not before.usage or not before.complete or self._journal.problem is not None
         # Before all sources were read once, a conflict that is not seen is not gone: its date must stay.
         if after.complete and is_news:
-            dates = {row.id: row.since for row in after.conflicts if row.since is not None}
             with contextlib.suppress(JournalError):  # closed: this pass has outlived a stop that did not wait for it
-                self._journal.remember_conflicts(dates)
+                self._journal.remember_conflicts(dates(after.conflicts))
         self._report_journal()
         if self._udev is not None:
             self._report_source("udev", self._udev.problem)
@@ -351,7 +351,7 @@ def hold_signals() -> None:
         signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
 
 
-def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, str]]:
+def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, Since]]:
     """The journal of this start, who we are, and since when conflicts stand.
 
     A disk that takes no writes costs what would be kept, never the view of the host. Raises JournalTooNew.

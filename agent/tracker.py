@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from agent.core.conflicts import Since, dates
 from agent.core.host_config import HostConfig
 from agent.core.snapshot import (
     Findings,
@@ -23,11 +24,12 @@ OUTSIDE_TRIES = 3
 
 
 class Tracker:
-    """since: when each conflict was first seen, by id, from the journal; it counts until the first complete look.
+    """since: when each conflict was first seen, and whose it was, by id, from the journal; it counts until the first
+    complete look.
     now: wall time as RFC 3339 text."""
 
     def __init__(
-        self, *, identity: Identity, config: HostConfig, since: Mapping[str, str], now: Callable[[], str]
+        self, *, identity: Identity, config: HostConfig, since: Mapping[str, Since], now: Callable[[], str]
     ) -> None:
         self._lock = threading.Lock()
         self._snapshot = first(identity, config)
@@ -71,5 +73,4 @@ class Tracker:
     def _dated(self, base: Snapshot, made: Snapshot) -> Snapshot:
         if made.conflicts is base.conflicts:
             return made
-        known = {row.id: row.since for row in base.conflicts if row.since is not None}
-        return dated(made, self._stored_since | known, self._now())
+        return dated(made, self._stored_since | dates(base.conflicts), self._now())

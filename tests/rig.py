@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.adapters.processes import QemuProcesses
 from agent.adapters.sysfs.files import read_file
+from agent.core.conflicts import Since, dates
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig
 from agent.core.report import Report, report
@@ -63,7 +64,7 @@ class Rig:
         self.root, self.proc = folder / "root", empty_proc(folder / "proc")
         self.config = config() if configured is None else configured
         self.reads: dict[str, int] = {}
-        self.since: dict[str, str] = {}
+        self.since: dict[str, Since] = {}
         self.told: list[tuple[Snapshot, Snapshot]] = []
         self.epoch = 0
         self._pids: dict[str, int] = {}
@@ -171,7 +172,7 @@ class Rig:
     def _on_pass(self, before: Snapshot, after: Snapshot) -> None:
         report_pass(before, after)
         self.told.append((before, after))
-        self.since = {row.id: row.since for row in after.conflicts if row.since is not None}
+        self.since = dates(after.conflicts)
 
     def _read(self, path: str) -> bytes:
         name = path.removeprefix(f"{self.root}/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import msgspec
@@ -73,6 +73,31 @@ class Conflict(Value, frozen=True, kw_only=True):
     action: str
     since: str | None = None
     accepted: bool = False
+
+    @property
+    def owner_uuids(self) -> tuple[str, ...]:
+        """Of all owners that have one, sorted."""
+        return tuple(sorted({owner.uuid for owner in self.owners if owner.uuid is not None}))
+
+
+class Since(Value, frozen=True, kw_only=True):
+    """Since when a row stands, and of whom. at: RFC 3339. owners: uuids of those in it when it was last seen, sorted;
+    empty: there were none, or a release that did not keep them wrote this."""
+
+    at: str
+    owners: tuple[str, ...] = ()
+
+
+def dates(rows: Iterable[Conflict]) -> dict[str, Since]:
+    """Since when each row that is dated stands, by its id."""
+    return {row.id: Since(at=row.since, owners=row.owner_uuids) for row in rows if row.since is not None}
+
+
+def goes_on(were: Collection[str], row: Conflict) -> bool:
+    """Whether a row of the same id is what stood before, when these owners were in it: not if all have left it to
+    others."""
+    owners = row.owner_uuids
+    return not were or not owners or not set(were).isdisjoint(owners)
 
 
 def conflict(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core import ledger as books
-from agent.core.conflicts import Conflict
+from agent.core.conflicts import Conflict, Since, goes_on
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.ledger import Holds, Ledger, Listing, Processes
@@ -123,8 +123,8 @@ def with_sources(snapshot: Snapshot, *states: SourceState) -> Snapshot:
     )
 
 
-def dated(snapshot: Snapshot, since: Mapping[str, str], now: str) -> Snapshot:
-    """Every conflict with the time it was first seen: from `since` by id, else `now` (RFC 3339)."""
+def dated(snapshot: Snapshot, since: Mapping[str, Since], now: str) -> Snapshot:
+    """Every conflict with the time it was first seen: from `since` by id where that goes on, else `now` (RFC 3339)."""
     if all(conflict.since is not None for conflict in snapshot.conflicts):
         return snapshot
     conflicts = tuple(_dated_row(row, since, now) for row in snapshot.conflicts)
@@ -152,8 +152,11 @@ def _material(sighting: Sighting) -> Sighting:
     return msgspec.structs.replace(sighting, begun_at=0.0, xml_at=None, connection=0)
 
 
-def _dated_row(row: Conflict, since: Mapping[str, str], now: str) -> Conflict:
-    return row if row.since is not None else msgspec.structs.replace(row, since=since.get(row.id, now))
+def _dated_row(row: Conflict, since: Mapping[str, Since], now: str) -> Conflict:
+    if row.since is not None:
+        return row
+    was = since.get(row.id)
+    return msgspec.structs.replace(row, since=was.at if was is not None and goes_on(was.owners, row) else now)
 
 
 def _ledger_after(ledger: Ledger, found: Findings) -> Ledger:

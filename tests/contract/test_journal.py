@@ -15,14 +15,19 @@ from pathlib import Path
 import pytest
 
 from agent.adapters.journal import FILE, LAST_GOOD_FILE, STARTS_TO_SKIP, Store
+from agent.core.conflicts import Since
 from agent.errors import JournalError
 
 CHECKOUT = Path(__file__).parents[2]
-SINCE = {"cpu-pinned-twice:cpu:3": "2026-11-30T12:00:00Z", "device-twice:pci:0000:3b:00.1": "2026-11-29T08:00:00Z"}
+SINCE = {
+    "cpu-pinned-twice:cpu:3": Since(at="2026-11-30T12:00:00Z", owners=("uuid-a", "uuid-b")),
+    "device-twice:pci:0000:3b:00.1": Since(at="2026-11-29T08:00:00Z"),
+}
+LATER = Since(at="2026-11-30T13:00:00Z", owners=("uuid-c",))
 
 
 def stored(folder: Path) -> dict[str, str]:
-    """The rows on the disk, as another process sees them."""
+    """The dates on the disk, as another process sees them."""
     with contextlib.closing(sqlite3.connect(folder / FILE)) as database:
         return dict(database.execute("SELECT id, since FROM conflict").fetchall())
 
@@ -51,7 +56,7 @@ def test_two_agents_have_two_ids(tmp_path: Path) -> None:
 def test_dates_of_conflicts_are_replaced_as_a_whole_and_outlive_the_daemon(tmp_path: Path) -> None:
     journal = Store.open(tmp_path)
     journal.remember_conflicts(SINCE)
-    later = {"cpu-pinned-twice:cpu:3": SINCE["cpu-pinned-twice:cpu:3"], "device-twice:mdev:u": "2026-11-30T13:00:00Z"}
+    later = {"cpu-pinned-twice:cpu:3": SINCE["cpu-pinned-twice:cpu:3"], "device-twice:mdev:u": LATER}
     journal.remember_conflicts(later)
     journal.close()
     assert Store.open(tmp_path).conflict_since() == later
@@ -74,10 +79,10 @@ def test_a_write_that_fails_in_the_middle_leaves_what_was_stored_and_the_next_on
             "CREATE TRIGGER t BEFORE INSERT ON conflict WHEN NEW.id = 'z' BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
     with pytest.raises(JournalError, match="cannot store since when conflicts stand: no"):
-        journal.remember_conflicts({"a": "2026-11-30T13:00:00Z", "z": "2026-11-30T13:00:00Z"})
-    assert stored(tmp_path) == SINCE
-    journal.remember_conflicts({"a": "2026-11-30T13:00:00Z"})
-    assert stored(tmp_path) == {"a": "2026-11-30T13:00:00Z"}
+        journal.remember_conflicts({"a": LATER, "z": LATER})
+    assert stored(tmp_path) == {row: its.at for row, its in SINCE.items()}
+    journal.remember_conflicts({"a": LATER})
+    assert stored(tmp_path) == {"a": LATER.at}
     journal.close()
 
 
@@ -88,7 +93,7 @@ def test_a_journal_that_somebody_else_has_locked_fails_the_write_and_works_again
         with pytest.raises(JournalError, match="database is locked"):
             journal.remember_conflicts(SINCE)
     journal.remember_conflicts(SINCE)
-    assert stored(tmp_path) == SINCE
+    assert stored(tmp_path) == {row: its.at for row, its in SINCE.items()}
     journal.close()
 
 
@@ -98,9 +103,55 @@ def test_a_journal_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) 
         database.execute("PRAGMA user_version = 9")
     database.close()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(JournalError, match=r"written by a newer compute-agent \(schema 9, this one knows 1\)"):
+    with pytest.raises(JournalError, match=r"written by a newer compute-agent \(schema 9, this one knows 2\)"):
         Store.open(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+# --- written by the release before ----------------------------------------------------------------
+
+FIRST_SCHEMA = """
+    CREATE TABLE identity (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1), agent_id TEXT NOT NULL, epoch INTEGER NOT NULL
+    );
+    CREATE TABLE conflict (id TEXT PRIMARY KEY, since TEXT NOT NULL) WITHOUT ROWID;
+    INSERT INTO identity VALUES (1, 'agent-1', 7);
+    INSERT INTO conflict VALUES ('cpu-pinned-twice:cpu:3', '2026-11-30T12:00:00Z');
+    PRAGMA user_version = 1;
+"""
+"""What that release made, without its comments."""
+OLD_DATES = {"cpu-pinned-twice:cpu:3": Since(at="2026-11-30T12:00:00Z")}
+
+
+@pytest.fixture
+def of_before(tmp_path: Path) -> Path:
+    """A folder with the journal and the copy that the release before has left."""
+    for name in (FILE, LAST_GOOD_FILE):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            database.executescript(FIRST_SCHEMA)
+    return tmp_path
+
+
+def test_a_journal_of_the_release_before_keeps_its_id_its_count_and_its_dates(of_before: Path) -> None:
+    journal = Store.open(of_before)
+    identity = journal.begin("b")
+    assert (identity.agent_id, identity.epoch, journal.conflict_since()) == ("agent-1", 8, OLD_DATES)
+    journal.remember_conflicts(SINCE)
+    journal.close()
+    assert Store.open(of_before).conflict_since() == SINCE
+
+
+def test_a_copy_of_the_release_before_takes_the_place_of_a_lost_journal(of_before: Path) -> None:
+    (of_before / FILE).unlink()
+    journal = Store.open(of_before)
+    assert (journal.begin("b").agent_id, journal.conflict_since()) == ("agent-1", OLD_DATES)
+
+
+def test_a_journal_of_the_release_before_is_read_on_a_disk_that_takes_no_writes(of_before: Path) -> None:
+    before = (of_before / FILE).read_bytes()
+    journal = Store.unstored(of_before, "The disk is read-only.")
+    assert (journal.begin("b").agent_id, journal.conflict_since()) == ("agent-1", OLD_DATES)
+    assert (of_before / FILE).read_bytes() == before
 
 
 # --- killed in the middle ------------------------------------------------------------------------
@@ -109,12 +160,13 @@ WRITER = """
 import sys
 from pathlib import Path
 from agent.adapters.journal import Store
+from agent.core.conflicts import Since
 journal = Store.open(Path(sys.argv[1]))
 print(journal.begin("b").epoch, flush=True)
 n = 0
 while True:
     n += 1
-    journal.remember_conflicts({f"c{i}": str(n) for i in range(40)})
+    journal.remember_conflicts({f"c{i}": Since(at=str(n), owners=(str(n),)) for i in range(40)})
     print(n, flush=True)
 """
 
@@ -136,7 +188,8 @@ def test_what_was_told_is_stored_and_nothing_is_half_stored_after_kill_9(tmp_pat
         stored = journal.conflict_since()
         assert set(stored) == {f"c{i}" for i in range(40)}
         assert len(set(stored.values())) == 1
-        assert int(stored["c0"]) in {told[-1], told[-1] + 1}  # stored, and killed before it was told
+        assert stored["c0"].owners == (stored["c0"].at,)
+        assert int(stored["c0"].at) in {told[-1], told[-1] + 1}  # stored, and killed before it was told
         journal.close()
 
 
@@ -296,16 +349,16 @@ def test_a_full_disk_fails_the_write_with_its_cause_and_keeps_what_was_stored(sm
     identity = journal.begin("b")
     journal.remember_conflicts(SINCE)
     filler = fill(small_disk)
-    many = {f"conflict-{n}": "2026-11-30T12:00:00Z" for n in range(5000)}
+    many = {f"conflict-{n}": LATER for n in range(5000)}
     with pytest.raises(JournalError, match=r"cannot store since when conflicts stand: .*(full|I/O)"):
         journal.remember_conflicts(many)
     assert journal.conflict_since() == SINCE
     filler.unlink()
-    journal.remember_conflicts({"after": "2026-11-30T12:00:00Z"})
+    journal.remember_conflicts({"after": LATER})
     journal.close()
     reopened = Store.open(small_disk)
     assert reopened.problem is None
-    assert reopened.conflict_since() == {"after": "2026-11-30T12:00:00Z"}
+    assert reopened.conflict_since() == {"after": LATER}
     assert reopened.begin("b").epoch == identity.epoch + 1
     reopened.close()
 

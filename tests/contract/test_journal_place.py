@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.adapters.journal import FILE, LAST_GOOD_FILE, LOCK_FILE, Journal, StateLock, Store
+from agent.core.conflicts import Since
 from agent.errors import JournalError
 from tests.functional.lab import wait_until
 
-FIRST, SECOND = ({"c": f"2026-11-30T1{hour}:00:00Z"} for hour in range(2))
+FIRST, SECOND = ({"c": Since(at=f"2026-11-30T1{hour}:00:00Z")} for hour in range(2))
 PATIENCE_S = 60.0
 
 
@@ -162,7 +163,7 @@ def test_the_thread_of_the_journal_looks_when_it_is_asked_and_tells_until_the_fo
     journal.close(PATIENCE_S)
     journal.check()
     lock.release()
-    assert sqlite3.connect(state / FILE).execute("SELECT since FROM conflict").fetchall() == [(SECOND["c"],)]
+    assert sqlite3.connect(state / FILE).execute("SELECT since FROM conflict").fetchall() == [(SECOND["c"].at,)]
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from agent.adapters.journal import HANGS, HANGS_AFTER_S, Journal, Store
+from agent.core.conflicts import Since
 from agent.errors import JournalError
 from tests.functional.lab import wait_until
 
 PATIENCE_S = 60.0
-FIRST, SECOND, THIRD = ({"c": f"2026-11-30T1{hour}:00:00Z"} for hour in range(3))
+FIRST, SECOND, THIRD = ({"c": Since(at=f"2026-11-30T1{hour}:00:00Z")} for hour in range(3))
 
 
 class Disk:
@@ -24,14 +25,14 @@ class Disk:
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.fault: Exception | None = None
-        self.writes: list[Mapping[str, str]] = []
+        self.writes: list[Mapping[str, Since]] = []
         self.closed_in: str | None = None
 
     @property
     def problem(self) -> str | None:
         return self._store.problem
 
-    def remember_conflicts(self, since: Mapping[str, str]) -> None:
+    def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         self.begun.release()
         assert self.go.acquire(timeout=PATIENCE_S)
         self.writes.append(since)
@@ -56,7 +57,7 @@ class Bench:
         self.disk = Disk(Store.open(folder))
         self.journal = Journal(self.disk, clock=lambda: self.now)
 
-    def hang(self, since: Mapping[str, str]) -> None:
+    def hang(self, since: Mapping[str, Since]) -> None:
         """Have it store this, which begins and does not end."""
         self.journal.remember_conflicts(since)
         assert self.disk.begun.acquire(timeout=PATIENCE_S)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent.adapters.journal import FILE, LAST_GOOD_FILE, SCHEMA_VERSION, Store
+from agent.core.conflicts import Since
 from agent.errors import JournalTooNew
 
-SINCE = {"cpu-pinned-twice:cpu:3": "2026-11-30T12:00:00Z"}
+SINCE = {"cpu-pinned-twice:cpu:3": Since(at="2026-11-30T12:00:00Z", owners=("uuid-a", "uuid-b"))}
+LATER = {"other": Since(at="2026-11-30T13:00:00Z")}
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def test_it_goes_on_from_what_can_be_read_and_writes_nothing(kept: Path) -> None
     identity = journal.begin("b")
     assert (identity.agent_id, identity.epoch) == (last, 3)
     assert journal.conflict_since() == SINCE
-    journal.remember_conflicts({"other": "2026-11-30T13:00:00Z"})
-    assert journal.conflict_since() == {"other": "2026-11-30T13:00:00Z"}
+    journal.remember_conflicts(LATER)
+    assert journal.conflict_since() == LATER
     assert journal.problem == "The disk is full. Nothing is kept until it is restarted on a disk that takes writes."
     journal.close()
     assert content(kept) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.report import GuestReport, Report
+from agent.formats.wall_time import rfc3339
 from tests.functional.daemon import Daemon
-from tests.functional.lab import Guest, Libvirtd
+from tests.functional.lab import Guest, Libvirtd, wait_until
 
 MakeGuest = Callable[..., Guest]
 
@@ -194,6 +196,29 @@ def test_a_conflict_keeps_its_date_over_restarts_and_the_epoch_rises(daemon: Dae
     second = daemon.report()
     assert [row.since for row in second.conflicts] == [row.since for row in first.conflicts]
     assert (second.agent_id, second.epoch) == (first.agent_id, first.epoch + 1)
+
+
+def test_a_conflict_that_other_guests_have_at_the_next_start_is_dated_anew(
+    daemon: Daemon, guest: MakeGuest, libvirtd: Libvirtd
+) -> None:
+    guest("one", pin={0: "1"})
+    guest("two", pin={0: "1"})
+    daemon.start()
+    (first,) = daemon.report().conflicts
+    assert first.since is not None
+    assert daemon.stop() == 0
+    libvirtd.make_good()
+    wait_until(lambda: rfc3339(time.time()) > (first.since or ""), "another second")
+    others_came = rfc3339(time.time())
+    guest("one", pin={0: "1"})
+    guest("two", pin={0: "1"})
+
+    daemon.start()
+
+    (row,) = daemon.report().conflicts
+    assert row.id == first.id
+    assert row.since is not None
+    assert row.since >= others_came
 
 
 def source_problem(told: Report, name: str) -> str | None:

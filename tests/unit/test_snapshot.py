@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.core.conflicts import Since
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.host_config import HostConfig
@@ -142,14 +143,14 @@ def test_another_configuration_is_folded_over_what_is_known() -> None:
 
 def test_dates_are_given_by_id_and_else_are_now() -> None:
     both = take_in(FIRST, found(guest("a", {0: 2, 1: 3}), guest("b", {0: 2, 1: 3}), at=1.0))
-    rows = {row.id: row.since for row in dated(both, {TWICE: "before"}, "now").conflicts}
+    rows = {row.id: row.since for row in dated(both, {TWICE: Since(at="before")}, "now").conflicts}
     assert rows == {"cpu-pinned-twice:cpu:2": "now", TWICE: "before"}
 
 
 def test_a_picture_whose_rows_all_have_dates_stays_as_it_is() -> None:
     both = take_in(FIRST, found(guest("a", {0: 3}), guest("b", {0: 3}), at=1.0))
     once = dated(both, {}, "now")
-    assert dated(once, {TWICE: "other"}, "later") is once
+    assert dated(once, {TWICE: Since(at="other")}, "later") is once
     assert dated(FIRST, {}, "now") is FIRST
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from agent.core.conflicts import Since
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
@@ -17,6 +18,7 @@ from tests.builders import guest, h8, listing, processes
 IDENTITY = Identity(agent_id="a", boot_id="b", epoch=3)
 TWICE = "cpu-pinned-twice:cpu:3"
 PATIENCE_S = 120.0
+LAST_RUN = Since(at="of the last run")
 
 
 class WallClock:
@@ -29,7 +31,7 @@ class WallClock:
         return self.now
 
 
-def tracker(since: dict[str, str] | None = None, now: Callable[[], str] = lambda: "now") -> Tracker:
+def tracker(since: dict[str, Since] | None = None, now: Callable[[], str] = lambda: "now") -> Tracker:
     return Tracker(identity=IDENTITY, config=h8().config, since=since or {}, now=now)
 
 
@@ -169,7 +171,7 @@ def test_a_conflict_keeps_its_date_as_long_as_it_stands() -> None:
 
 def test_a_conflict_that_went_and_came_again_is_dated_anew() -> None:
     wall = WallClock()
-    owner = tracker({TWICE: "of the last run"}, now=wall)
+    owner = tracker({TWICE: LAST_RUN}, now=wall)
     assert dates(owner.take_in(seen(*conflicting(), at=1.0))) == {TWICE: "of the last run"}
     owner.take_in(seen(at=2.0))
     wall.now = "t2"
@@ -177,13 +179,47 @@ def test_a_conflict_that_went_and_came_again_is_dated_anew() -> None:
 
 
 def test_the_date_of_the_last_run_counts_until_all_has_been_seen_once() -> None:
-    owner = tracker({TWICE: "of the last run"}, now=lambda: "now")
+    owner = tracker({TWICE: LAST_RUN}, now=lambda: "now")
     owner.take_in(Findings(topology=h8().topology, sources=(SourceState(name="libvirt", problem="away"),)))
     owner.take_in(Findings(sources=(SourceState(name="libvirt", problem="away"),)))
     assert dates(owner.take_in(seen(*conflicting(), at=3.0))) == {TWICE: "of the last run"}
 
 
 def test_a_stored_date_of_a_conflict_that_the_first_complete_look_did_not_show_is_forgotten() -> None:
-    owner = tracker({TWICE: "of the last run"}, now=lambda: "now")
+    owner = tracker({TWICE: LAST_RUN}, now=lambda: "now")
     owner.take_in(seen(at=1.0))
     assert dates(owner.take_in(seen(*conflicting(), at=2.0))) == {TWICE: "now"}
+
+
+def at_cpu_3(*names: str) -> list[Sighting]:
+    return [guest(name, {0: 3}) for name in names]
+
+
+def test_a_conflict_that_other_guests_have_now_is_dated_anew() -> None:
+    wall = WallClock()
+    owner = tracker(now=wall)
+    owner.take_in(seen(*at_cpu_3("a", "b"), at=1.0))
+    wall.now = "t1"
+    assert dates(owner.take_in(seen(*at_cpu_3("c", "d"), at=2.0))) == {TWICE: "t1"}
+
+
+def test_a_conflict_keeps_its_date_while_one_is_left_of_those_that_were_in_it_just_before() -> None:
+    wall = WallClock()
+    owner = tracker(now=wall)
+    told = []
+    for number, names in enumerate(("ab", "bc", "cd")):
+        wall.now = f"t{number}"
+        told.append(dates(owner.take_in(seen(*at_cpu_3(*names), at=number + 1.0))))
+    assert told == [{TWICE: "t0"}] * 3
+
+
+def test_the_date_of_the_last_run_is_not_that_of_other_guests_conflict() -> None:
+    others = Since(at="of the last run", owners=tuple(one.uuid for one in at_cpu_3("c", "d")))
+    owner = tracker({TWICE: others}, now=lambda: "now")
+    assert dates(owner.take_in(seen(*at_cpu_3("a", "b"), at=1.0))) == {TWICE: "now"}
+
+
+def test_the_date_of_the_last_run_stays_while_one_is_left_of_those_that_were_in_it() -> None:
+    others = Since(at="of the last run", owners=tuple(one.uuid for one in at_cpu_3("b", "c")))
+    owner = tracker({TWICE: others}, now=lambda: "now")
+    assert dates(owner.take_in(seen(*at_cpu_3("a", "b"), at=1.0))) == {TWICE: "of the last run"}

@@ -15,18 +15,20 @@ from agent.formats.wall_time import rfc3339
 FILE = "journal.sqlite"
 LAST_GOOD_FILE = "journal.last-good.sqlite"
 
-SCHEMA_VERSION = 1
-"""sqlite's user_version; a file with a higher one was written by a newer release."""
-
-SCHEMA = f"""
-    BEGIN IMMEDIATE;
+_STEPS = (
+    """
     CREATE TABLE identity (
         only_row INTEGER PRIMARY KEY CHECK (only_row = 1), agent_id TEXT NOT NULL, epoch INTEGER NOT NULL
     );
     CREATE TABLE conflict (id TEXT PRIMARY KEY, since TEXT NOT NULL) WITHOUT ROWID;
-    PRAGMA user_version = {SCHEMA_VERSION};
-    COMMIT;
-"""
+    """,
+    "ALTER TABLE conflict ADD COLUMN owners TEXT NOT NULL DEFAULT '';",
+)
+"""What makes each version of the schema of the one before it; a new journal goes through all of them."""
+
+SCHEMA_VERSION = len(_STEPS)
+"""sqlite's user_version; a file with a higher one was written by a newer release."""
+
 STARTS_TO_SKIP = 100
 """A restored copy may be older than the last starts; no epoch may come twice."""
 
@@ -56,12 +58,20 @@ def taken_over(file: Path, database: sqlite3.Connection) -> bool:
         # immutable: no lock and no log beside it, which a read-only folder does not take
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as stored:
             (version,) = stored.execute("PRAGMA user_version").fetchone()
-            if version != SCHEMA_VERSION or identity_row(stored) is None:
+            if not 0 < version <= SCHEMA_VERSION or identity_row(stored) is None:
                 return False
             stored.backup(database)
-            return True
+        upgrade(database)
+        return True
     except sqlite3.Error:
         return False
+
+
+def upgrade(database: sqlite3.Connection) -> None:
+    """Make a journal of an empty database, or of one that an older release wrote. Raises sqlite3.Error."""
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    for number, step in enumerate(_STEPS[version:], version + 1):
+        database.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
 
 
 def connect(file: Path) -> sqlite3.Connection:
@@ -70,9 +80,7 @@ def connect(file: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode=WAL").fetchall()
         database.execute("PRAGMA synchronous=FULL").fetchall()
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            database.executescript(SCHEMA)
+        upgrade(database)
         return database
     except sqlite3.Error:
         database.close()

@@ -13,15 +13,16 @@ from time import time
 from agent.adapters.journal.files import (
     FILE,
     LAST_GOOD_FILE,
-    SCHEMA,
     connect,
     identity_row,
     repair,
     taken_over,
+    upgrade,
     write_copy,
 )
 from agent.adapters.journal.lock import StateLock
 from agent.adapters.journal.place import Place
+from agent.core.conflicts import Since
 from agent.core.snapshot import Identity
 from agent.errors import JournalError
 
@@ -45,7 +46,7 @@ class Store:
         self._folder = folder
         self._lock = lock
         self._place = None if folder is None else Place(folder / FILE)
-        self._since: dict[str, str] | None = None
+        self._since: dict[str, Since] | None = None
 
     @classmethod
     def open(cls, state_path: Path, wall: Callable[[], float] = time, *, lock: StateLock | None = None) -> Store:
@@ -72,7 +73,7 @@ class Store:
         """
         database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         if not any(taken_over(state_path / name, database) for name in (FILE, LAST_GOOD_FILE)):
-            database.executescript(SCHEMA)
+            upgrade(database)
         problem = f"{why} Nothing is kept until it is restarted on a disk that takes writes."
         return cls(database, None, problem, lock)
 
@@ -87,8 +88,8 @@ class Store:
             LOG.warning("journal has no fresh copy: %s", error)  # the start itself is stored
         return Identity(agent_id=agent_id, boot_id=boot_id, epoch=epoch + 1)
 
-    def conflict_since(self) -> dict[str, str]:
-        """Since when each conflict stands: conflict id -> RFC 3339 text. Raises JournalError."""
+    def conflict_since(self) -> dict[str, Since]:
+        """Since when each conflict stands, and of whom, by its id. Raises JournalError."""
         with _told("read since when conflicts stand"):
             return dict(self._stored_since())
 
@@ -99,17 +100,17 @@ class Store:
         if self._place is not None:
             self._place.check()
 
-    def remember_conflicts(self, since: Mapping[str, str]) -> None:
+    def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         """Store exactly these rows in place of those before; the same rows again cost no write. Raises JournalError."""
         self.check()
         with _told("store since when conflicts stand"):
             before = self._stored_since()
             gone = [(row,) for row in before.keys() - since.keys()]
-            new = since.items() - before.items()
+            new = [(row, its.at, " ".join(its.owners)) for row, its in since.items() - before.items()]
             if gone or new:
                 with self._transaction() as write:
                     write.executemany("DELETE FROM conflict WHERE id = ?", gone)
-                    write.executemany("INSERT OR REPLACE INTO conflict VALUES (?, ?)", sorted(new))
+                    write.executemany("INSERT OR REPLACE INTO conflict VALUES (?, ?, ?)", sorted(new))
                 self._since = dict(since)
 
     def close(self) -> None:
@@ -130,9 +131,10 @@ class Store:
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             write_copy(self._database, self._folder / LAST_GOOD_FILE)
 
-    def _stored_since(self) -> dict[str, str]:
+    def _stored_since(self) -> dict[str, Since]:
         if self._since is None:
-            self._since = dict(self._database.execute("SELECT id, since FROM conflict").fetchall())
+            rows = self._database.execute("SELECT id, since, owners FROM conflict")
+            self._since = {row: Since(at=at, owners=tuple(owners.split())) for row, at, owners in rows}
         return self._since
 
     @contextlib.contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from agent.core.conflicts import Since
 from agent.errors import JournalError
 
 LOG = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class Keeps(Protocol):
         """Why nothing is kept; None: all is."""
         ...
 
-    def remember_conflicts(self, since: Mapping[str, str]) -> None:
+    def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         """Store exactly these rows."""
         ...
 
@@ -51,7 +52,7 @@ class Journal:
         """clock: monotonic seconds."""
         self._store, self._clock = store, clock
         self._changed = threading.Condition()
-        self._wanted: Mapping[str, str] | None = None
+        self._wanted: Mapping[str, Since] | None = None
         self._is_to_check = False
         self._closing = False
         self._storing_since: float | None = None
@@ -67,7 +68,7 @@ class Journal:
             return HANGS
         return self._problem
 
-    def remember_conflicts(self, since: Mapping[str, str]) -> None:
+    def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         """Have exactly these rows stored in place of those before. Never waits; only the newest call counts.
 
         A write that failed shows in `problem` and is not tried again by itself. Raises JournalError once closed.
@@ -123,6 +124,6 @@ class Journal:
         finally:
             self._storing_since = None
 
-    def _remember(self, since: Mapping[str, str]) -> None:
+    def _remember(self, since: Mapping[str, Since]) -> None:
         self._store.remember_conflicts(since)
         self._problem = self._store.problem
