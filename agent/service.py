@@ -11,11 +11,12 @@ sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it wh
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent import conf
@@ -25,9 +26,10 @@ from agent.adapters.journal import Journal, StateLock, Store
 from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
 from agent.adapters.udev import UdevMonitor
+from agent.conf.settings import DEFAULT_FILE
 from agent.core.conflicts import Since, dates
 from agent.core.cpuset import CpuSet
-from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
+from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE, SYSTEM_LIBVIRT
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.core.words import plain_lines
 from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
@@ -216,7 +218,7 @@ class Service:
         width = min(MOST_COLUMNS, shutil.get_terminal_size((FEWEST_COLUMNS, 0)).columns)
         folder = self._settings.socket_dir
         report = self._handlers.report()
-        commands = next_commands(folder, cpu_in_conflict(report))
+        commands = next_commands(self._settings, cpu_in_conflict(report))
         text = welcome(report, sockets=folder, commands=commands, width=width)
         with contextlib.suppress(OSError):  # nobody reads it
             sys.stdout.write(text)
@@ -330,14 +332,26 @@ def log_notes(settings: conf.Settings) -> None:
         LOG.warning("%s", warning)
 
 
-def next_commands(socket_dir: str, cpu: str) -> tuple[str, ...]:
+def next_commands(settings: conf.Settings, cpu: str) -> tuple[str, ...]:
     """What somebody who started the daemon by hand can type in another shell, as it stands. cpu: one to ask about."""
     agentctl = "agentctl"
     if shutil.which(agentctl) is None:
         agentctl = str(Path(sys.executable).with_name(agentctl))
-    elsewhere = socket_dir != SOCKET_DIR
-    export = (f"export {SOCKET_VARIABLE}={socket_dir}/{READ_ONLY_SOCKET}",) if elsewhere else ()
-    return (*export, *(f"{agentctl} {words}" for words in ("status", "conflicts", "topology", f"why {cpu}")))
+    sock = shlex.quote(f"{settings.socket_dir}/{READ_ONLY_SOCKET}")
+    export = (f"export {SOCKET_VARIABLE}={sock}",) if settings.socket_dir != SOCKET_DIR else ()
+    curl = (f"curl -sS --unix-socket {sock} http://agent/v1/conflicts",) if shutil.which("curl") else ()
+    words = ("status", "conflicts", "topology", f"why {cpu}", shlex.join(["check", *_where_to_look(settings)]))
+    return (*export, *(f"{agentctl} {some}" for some in words), *curl)
+
+
+def _where_to_look(settings: conf.Settings) -> Iterator[str]:
+    """The options with which agentctl sees for itself what this daemon sees."""
+    if settings.sysfs_root != "/":
+        yield from ("--sysfs-root", settings.sysfs_root)
+    elif settings.connection_uri != SYSTEM_LIBVIRT:
+        yield from ("--connect", settings.connection_uri)
+    for file in settings.config_files if settings.config_files != (DEFAULT_FILE,) else ():
+        yield from ("--config-file", str(Path(file).absolute()))
 
 
 def hold_signals() -> None:

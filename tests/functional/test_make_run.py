@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pty
 import select
@@ -18,6 +19,7 @@ import pytest
 
 from agent.client import LocalClient
 from agent.core.report import Report
+from agent.render.welcome import NEXT
 from tests.functional.lab import Guest, Libvirtd, wait_until
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -43,6 +45,11 @@ NO_LIBVIRTD = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs -o mode=755 no
 def with_libvirtd(libvirtd: Libvirtd) -> list[str]:
     """Words before a command, for which this libvirtd is the machine's own."""
     return [*NO_LIBVIRTD[:4], 'mount --bind "$1" /run/libvirt; shift; exec "$@"', "sh", f"{libvirtd.dir}/run/libvirt"]
+
+
+def sh(text: str) -> subprocess.CompletedProcess[str]:
+    """What a person gets who pastes these lines."""
+    return subprocess.run(["sh", "-c", text], check=False, capture_output=True, text=True, timeout=60, cwd="/")
 
 
 class Checkout:
@@ -206,6 +213,26 @@ def test_ctrl_c_ends_make_demo_cleanly_and_with_zero(checkout: Checkout) -> None
     assert demo.exit_code() == 0, demo.output
     assert "cpu-pinned-twice" in demo.output
     checkout.ends()
+
+
+@needs_venv
+def test_each_line_that_the_demo_says_to_type_next_works_as_it_stands_while_it_runs(checkout: Checkout) -> None:
+    demo = checkout.run("make", "demo", "YES=1")
+    demo.read_until(STARTED)
+    said = demo.output.replace("\r", "").partition(f"{NEXT} ")[2].splitlines()[1:]
+    lines = [line.strip() for line in itertools.takewhile(lambda line: line.startswith("  "), said)]
+    typed = {line: sh("\n".join(one for one in lines if one.startswith("export ")) + f"\n{line}") for line in lines}
+    (check,) = [line for line in lines if " check " in line]
+    (curl,) = [line for line in lines if line.startswith("curl ")]
+    assert f" --config-file {checkout.state}/demo.conf" in check
+    assert " --connect " in check
+    assert typed[check].returncode == 1, typed[check]
+    assert "instance-0000002a" in typed[check].stdout
+    assert "emulator-on-dedicated" in typed[check].stdout, "the configuration of the demo has CPU sets"
+    assert "cpu-pinned-twice" in typed[curl].stdout
+    assert {line: done for line, done in typed.items() if done.returncode not in (0, 1) or done.stderr} == {}
+    demo.press_ctrl_c()
+    assert demo.exit_code() == 0, demo.output
 
 
 def test_a_second_demo_of_the_checkout_is_refused_and_does_not_touch_the_first(checkout: Checkout) -> None:
