@@ -5,10 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 import string
+from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress, PciDevice
-from agent.core.values import Value
+from agent.core.pci_request import Alias
+from agent.core.values import ReadOnlyMap, Value
 
 
 class ReservedPages(Value, frozen=True, kw_only=True):
@@ -43,6 +45,10 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     address: "0000:3b:00.1" or the same with * for any part. pattern: the address by regular expressions. devname: the
     network interface of the device or of its physical function. As in nova, an address that leaves nothing open stands
     for the virtual functions of that device too; one with * or an expression stands only for what it matches itself.
+
+    The rest says what the device is good for. tags: nova's and own ones by name, None for nova's null (a
+    physical_network of null is an overlay). managed: libvirt binds its driver. one_time_use: not offered again.
+    resource_class, traits: as Placement knows them.
     """
 
     address: str | None = None
@@ -50,6 +56,12 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
     product_id: str | None = None
     pattern: AddressPattern | None = None
     devname: str | None = None
+    tags: ReadOnlyMap[str, str | None] = MappingProxyType({})
+    managed: bool | None = None
+    live_migratable: bool | None = None
+    one_time_use: bool = False
+    resource_class: str | None = None
+    traits: tuple[str, ...] = ()
 
     def matches(self, device: PciDevice) -> bool:
         """True when the device is one of these."""
@@ -87,7 +99,9 @@ class AcceptRule(Value, frozen=True, kw_only=True):
 class HostConfig(Value, frozen=True, kw_only=True):
     """dedicated, shared: None when the option is not set. Neither set is nova's legacy mode: both are then all usable
     CPUs and what only makes sense with a split is not reported; both the same (vcpu_pin_set) is that mode on fewer
-    CPUs. device_spec empty: no filter is configured."""
+    CPUs. device_spec empty: no filter is configured. pack_cells: guests
+    go to the cells with the least that is free, not the most. share_cells: several cells of one guest may go to one
+    cell of the host."""
 
     dedicated: CpuSet | None = None
     shared: CpuSet | None = None
@@ -96,6 +110,9 @@ class HostConfig(Value, frozen=True, kw_only=True):
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     device_spec: tuple[DeviceSpec, ...] = ()
+    alias: tuple[Alias, ...] = ()
+    pack_cells: bool = False
+    share_cells: bool = False
     accept: tuple[AcceptRule, ...] = ()
 
     @property

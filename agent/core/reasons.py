@@ -1,0 +1,215 @@
+"""Why a guest does not fit: one value for each reason, with the numbers. `core/reason_text` says them in words.
+
+guest_cell, cell: the guest's and the host's; cell None: the host as a whole. asked, free: in the unit of the reason.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from agent.core.conflicts import Owner
+from agent.core.cpuset import CpuSet
+from agent.core.instance import GroupPolicy, PageWord, ThreadPolicy
+from agent.core.pci_request import PciNumaPolicy
+from agent.core.usage.rows import CpuHolder
+from agent.core.values import ReadOnlyMap, Value
+
+
+class CpusShort(Value, frozen=True, kw_only=True, tag="cpus-short"):
+    """Not enough dedicated CPUs are free. asked: pinned vCPUs. holders: of those that are taken."""
+
+    guest_cell: int
+    cell: int
+    asked: int
+    free: CpuSet
+    dedicated: CpuSet
+    holders: tuple[CpuHolder, ...] = ()
+
+
+class ThreadsShort(Value, frozen=True, kw_only=True, tag="threads-short"):
+    """Enough CPUs are free, but not in the cores that the thread policy needs. placeable: vCPUs that would go in."""
+
+    guest_cell: int
+    cell: int
+    policy: ThreadPolicy
+    asked: int
+    placeable: int
+    free: CpuSet
+
+
+class NoSiblings(Value, frozen=True, kw_only=True, tag="no-siblings"):
+    """Thread policy require on a cell whose cores have one thread each."""
+
+    guest_cell: int
+    cell: int
+
+
+class EmulatorCpuShort(Value, frozen=True, kw_only=True, tag="emulator-cpu-short"):
+    """The vCPUs would fit, but no CPU is left for emulator threads of their own (with thread policy isolate: none in a
+    core without a vCPU)."""
+
+    guest_cell: int
+    cell: int
+    asked: int
+    free: CpuSet
+
+
+class SharedCpusShort(Value, frozen=True, kw_only=True, tag="shared-cpus-short"):
+    """More floating vCPUs than shared CPUs: those of one guest cell never share a CPU with each other."""
+
+    guest_cell: int | None
+    cell: int | None
+    asked: int
+    shared: CpuSet
+
+
+class SharedOverRatio(Value, frozen=True, kw_only=True, tag="shared-over-ratio"):
+    """The CPU ratio is used up. free: floating vCPUs that may still come; limit: of all."""
+
+    guest_cell: int | None
+    cell: int | None
+    asked: int
+    free: int
+    limit: int
+
+
+class MemoryShort(Value, frozen=True, kw_only=True, tag="memory-short"):
+    """Not enough small-page memory."""
+
+    guest_cell: int | None
+    cell: int | None
+    asked_kib: int
+    free_kib: int
+
+
+class PagesShort(Value, frozen=True, kw_only=True, tag="pages-short"):
+    """Not enough huge pages of a size, in pages. reserved: kept back by reserved_huge_pages."""
+
+    guest_cell: int
+    cell: int
+    size_kib: int
+    asked: int
+    free: int
+    reserved: int = 0
+
+
+class PagesUneven(Value, frozen=True, kw_only=True, tag="pages-uneven"):
+    """The cell's memory is no multiple of the page size."""
+
+    guest_cell: int
+    cell: int
+    size_kib: int
+    memory_kib: int
+
+
+class NoSuchPages(Value, frozen=True, kw_only=True, tag="no-such-pages"):
+    """The host cell has no pages of that size. sizes_kib: those that it has, the small page first."""
+
+    guest_cell: int
+    cell: int
+    asked: int | PageWord
+    sizes_kib: tuple[int, ...]
+
+
+class CellWithheld(Value, frozen=True, kw_only=True, tag="cell-withheld"):
+    """A cpuset of the host keeps this machine's guests from the memory of the cell."""
+
+    guest_cell: int
+    cell: int
+
+
+class TooFewCells(Value, frozen=True, kw_only=True, tag="too-few-cells"):
+    """More guest cells than host cells."""
+
+    asked: int
+    cells: CpuSet
+
+
+class CellsContended(Value, frozen=True, kw_only=True, tag="cells-contended"):
+    """Each of these guest cells would fit somewhere, but together they have too few host cells to choose from."""
+
+    guest_cells: CpuSet
+    cells: CpuSet
+
+
+class CpusUncertain(Value, frozen=True, kw_only=True, tag="cpus-uncertain"):
+    """Nobody knows which CPUs these guests are pinned to, so none can be promised."""
+
+    guests: tuple[str, ...]
+
+
+class DevicesShort(Value, frozen=True, kw_only=True, tag="devices-short"):
+    """Too few free devices of the kind, wherever they are. offered: all that [pci] device_spec names of the kind.
+    holders: who has those that are not free (a relative of the function counts)."""
+
+    request: str
+    asked: int
+    free: int
+    offered: int
+    holders: tuple[Owner, ...] = ()
+
+
+class DevicesFar(Value, frozen=True, kw_only=True, tag="devices-far"):
+    """Enough devices are free, but too few where the policy lets this guest have them from. cells: host cells that the
+    guest could have and that come nearest; near: free devices there. by_cell: free devices by host cell; elsewhere:
+    free devices that the kernel names no cell for."""
+
+    request: str
+    policy: PciNumaPolicy
+    asked: int
+    cells: CpuSet
+    near: int
+    by_cell: ReadOnlyMap[int, int] = MappingProxyType({})
+    elsewhere: int = 0
+
+
+class DevicesContended(Value, frozen=True, kw_only=True, tag="devices-contended"):
+    """Each of these requests could be served alone, but not together."""
+
+    requests: tuple[str, ...]
+
+
+class SocketsUnknown(Value, frozen=True, kw_only=True, tag="sockets-unknown"):
+    """Policy socket on a host where these cells are on no socket, or on several."""
+
+    request: str
+    cells: CpuSet
+
+
+class SearchStopped(Value, frozen=True, kw_only=True, tag="search-stopped"):
+    """The choice of host cells was not found within the bound of the search: it may exist. steps: looked at."""
+
+    steps: int
+
+
+class GroupViolated(Value, frozen=True, kw_only=True, tag="group-violated"):
+    """The server group's policy forbids this host. members: uuids of those that are here."""
+
+    group: str
+    policy: GroupPolicy
+    members: tuple[str, ...]
+    limit: int = 1
+
+
+Reason = (
+    CpusShort
+    | ThreadsShort
+    | NoSiblings
+    | EmulatorCpuShort
+    | SharedCpusShort
+    | SharedOverRatio
+    | MemoryShort
+    | PagesShort
+    | PagesUneven
+    | NoSuchPages
+    | CellWithheld
+    | TooFewCells
+    | CellsContended
+    | CpusUncertain
+    | DevicesShort
+    | DevicesFar
+    | DevicesContended
+    | SocketsUnknown
+    | SearchStopped
+    | GroupViolated
+)
