@@ -4,6 +4,7 @@
     ├── ConfigError        an option is wrong: the daemon does not start, a reload is not taken
     ├── HostReadError      a file or call of the host gave nothing usable
     ├── FormatError        outside text that is not what it should be (domain XML, capabilities)
+    ├── FaultyInput        what somebody wrote for us (a request, a snapshot) is wrong; one sentence for each fault
     ├── WireError          a payload of the API or the journal that does not parse
     ├── LibvirtError       libvirt is out of reach, or refused
     │   ├── LibvirtUnavailable   no connection: stopped, no socket, no permission
@@ -38,6 +39,14 @@ class HostReadError(AgentError):
 
 class FormatError(AgentError):
     """Outside text that is not what it should be."""
+
+
+class FaultyInput(AgentError):
+    """What somebody wrote for us is wrong; `faults` has one sentence for each, with the path of its field."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
 
 
 class WireError(AgentError):

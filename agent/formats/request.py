@@ -1,0 +1,142 @@
+"""What somebody orders, as JSON or as words of a command line, into a `RequestSpec`. docs/fit.md has the form."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from agent.core.instance import RequestSpec
+from agent.errors import FaultyInput
+from agent.formats.checked import at, checked, decoded, under
+
+NOBODY = str(uuid.UUID(int=0))
+"""Uuid of a guest that is only thought of."""
+
+MOST_VCPUS = 1 << 12
+"""No kernel gives one guest more."""
+
+MOST_MEMORY_MB = 1 << 32
+MOST_DISK = 1 << 40
+MOST_PORTS = 256
+MOST_MEMBERS = 10_000
+
+LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "vcpus": (1, MOST_VCPUS),
+        "memory_mb": (1, MOST_MEMORY_MB),
+        "root_gb": (0, MOST_DISK),
+        "ephemeral_gb": (0, MOST_DISK),
+        "swap_mb": (0, MOST_DISK),
+    }
+)
+"""The least and the most of a flavor's numbers."""
+
+
+def from_json(text: bytes | str) -> RequestSpec:
+    """The request that JSON text describes. Raises FaultyInput."""
+    return from_plain(decoded(text, "The request"))
+
+
+def from_plain(data: object) -> RequestSpec:
+    """The same from plain dicts and lists.
+
+    instance may be left out (a guest that is only thought of), and a port's id ("port0", "port1" by its place). Whole
+    numbers are taken as text in extra_specs and properties, where people write them so; nothing else is converted.
+    Raises FaultyInput with a sentence for each fault, by the path of the field: "flavor.memory_mb: ...".
+    """
+    spec = checked(_filled(data), RequestSpec)
+    faults = [*_beyond_limits(spec), *_bad_names(spec)]
+    if faults:
+        raise FaultyInput(*faults)
+    return spec
+
+
+def from_words(
+    *,
+    vcpus: int,
+    memory_mb: int,
+    extra_specs: Sequence[str] = (),
+    properties: Sequence[str] = (),
+    ports: Sequence[str] = (),
+    group: str | None = None,
+) -> RequestSpec:
+    """The request of a command line. extra_specs, properties: "KEY=VALUE"; ports, group: JSON objects.
+
+    Raises FaultyInput as `from_plain`.
+    """
+    return from_plain(
+        {
+            "flavor": {"vcpus": vcpus, "memory_mb": memory_mb, "extra_specs": _pairs(extra_specs, "--extra-spec")},
+            "image": {"properties": _pairs(properties, "--image-property")},
+            "ports": [decoded(port, f"--port {place}") for place, port in enumerate(ports, 1)],
+            "group": None if group is None else decoded(group, "--group"),
+        }
+    )
+
+
+def _filled(data: object) -> object:
+    if not isinstance(data, dict):
+        return data
+    filled: dict[str, Any] = {"instance": {"uuid": NOBODY}, **data}
+    for part, name in (("flavor", "extra_specs"), ("image", "properties")):
+        if isinstance(holder := filled.get(part), dict) and isinstance(words := holder.get(name), dict):
+            filled[part] = {**holder, name: {key: _as_text(value) for key, value in words.items()}}
+    if isinstance(ports := filled.get("ports"), list):
+        filled["ports"] = [_with_id(port, place) for place, port in enumerate(ports)]
+    return filled
+
+
+def _as_text(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64
+    return str(value) if is_number else value
+
+
+def _with_id(port: object, place: int) -> object:
+    return {"id": f"port{place}", **port} if isinstance(port, dict) else port
+
+
+def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
+    for name, (least, most) in LIMITS.items():
+        if not least <= (number := getattr(spec.flavor, name)) <= most:
+            yield f"flavor.{name}: {number if abs(number) < 10**20 else 'it'} is not between {least} and {most}"
+    if len(spec.ports) > MOST_PORTS:
+        yield f"ports: more than {MOST_PORTS}"
+    if spec.group is not None:
+        if len(spec.group.members) > MOST_MEMBERS:
+            yield f"group.members: more than {MOST_MEMBERS}"
+        if not 1 <= spec.group.max_server_per_host <= MOST_MEMBERS:
+            yield f"group.max_server_per_host: not between 1 and {MOST_MEMBERS}"
+
+
+def _bad_names(spec: RequestSpec) -> Iterator[str]:
+    if not _is_uuid(spec.instance.uuid):
+        yield "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
+    for place, port in enumerate(spec.ports):
+        if not port.id:
+            yield at(f"ports[{place}]", "id: empty")
+        elif port.id in {other.id for other in spec.ports[:place]}:
+            yield at(f"ports[{place}]", "id: an earlier port has the same")
+    words = {"flavor.extra_specs": spec.flavor.extra_specs, "image.properties": spec.image.properties}
+    for path, entries in words.items():
+        yield from (f"{under(path, key)}: the name is empty" for key in entries if not key)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise FaultyInput(f"{option} {word}: it must be KEY=VALUE")
+        if key.strip() in pairs:
+            raise FaultyInput(f"{option} {word}: {key.strip()} is given twice")
+        pairs[key.strip()] = value.strip()
+    return pairs
