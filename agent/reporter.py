@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agent.core.conflicts import Conflict
+from agent.core.conflicts import Conflict, goes_on
 from agent.core.misfits import misfits, rules_without_guest
 from agent.core.snapshot import Snapshot, material_changes
 from agent.core.words import field, sentence, some
@@ -37,8 +37,8 @@ def report_pass(before: Snapshot, after: Snapshot) -> None:
 
 
 def _new_conflicts(before: Snapshot, after: Snapshot) -> list[Conflict]:
-    known = {row.id for row in before.conflicts}
-    return [row for row in after.conflicts if row.id not in known]
+    known = {row.id: row.owner_uuids for row in before.conflicts}
+    return [row for row in after.conflicts if row.id not in known or not goes_on(known[row.id], row)]
 
 
 def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
@@ -65,8 +65,7 @@ def _new_idle_rules(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def _conflict_parts(before: Snapshot, after: Snapshot) -> list[str]:
-    still = {row.id for row in after.conflicts}
-    gone = [field(row.id) for row in before.conflicts if row.id not in still]
+    gone = [field(row.id) for row in _new_conflicts(after, before)]
     appeared = [f"{field(row.id)} ({_owners(row)})" for row in _new_conflicts(before, after)]
     return _named("appeared", appeared) + _named("gone", gone)
 

@@ -60,6 +60,11 @@ class Owner(Value, frozen=True, kw_only=True):
         return self.name if self.name and self.name.strip() else self.uuid or self.type
 
 
+def by_name(owner: Owner) -> tuple[str, str, str]:
+    """The order in which owners are told: guests and claims each by what they are called, then by uuid."""
+    return (owner.type, owner.label, owner.uuid or "")
+
+
 class Conflict(Value, frozen=True, kw_only=True):
     """One contradiction. id: the same for the same kind and resource, over restarts. since: RFC 3339, None before the
     tracker dated it. cause, action: one sentence each. accepted: the configuration says that it is intended."""
@@ -109,13 +114,13 @@ def conflict(
     severity: Severity,
     action: str,
 ) -> Conflict:
-    """A row with its stable id and its owners in order, each once."""
+    """A row with its stable id and its owners by name, each once."""
     place = "" if resource.cell is None or resource.kind not in _IDS_BY_CELL else f":{resource.cell}"
     return Conflict(
         id=f"{kind}:{resource.kind}:{resource.id}{place}",
         kind=kind,
         resource=resource,
-        owners=tuple(sorted(set(owners), key=_owner_order)),
+        owners=tuple(sorted(set(owners), key=by_name)),
         cause=cause,
         severity=severity,
         action=action,
@@ -145,10 +150,6 @@ def _is_accepted(row: Conflict, named: set[str]) -> bool:
     left = [owner for owner in row.owners if named.isdisjoint({owner.name, owner.uuid})]
     may_stay = 1 if row.kind in IN_EACH_OTHERS_WAY else 0
     return len(left) < len(row.owners) and len(left) <= may_stay
-
-
-def _owner_order(owner: Owner) -> tuple[str, str, str]:
-    return (owner.type, owner.uuid or "", owner.name or "")
 
 
 def _row_order(row: Conflict) -> tuple[str, str, int, str]:

@@ -73,13 +73,14 @@ def host_sets(topology: HostTopology, config: HostConfig) -> HostSets:
 
 
 def guests_of(sightings: Iterable[Sighting], sets: HostSets) -> tuple[GuestHolds, ...]:
-    """Every guest with what it holds, by uuid; readings of one uuid are joined."""
+    """Every guest with what it holds, by name and uuid; readings of one uuid are joined."""
     known: dict[str, Sighting] = {}
     for sighting in sightings:
         before = known.get(sighting.uuid)
         known[sighting.uuid] = sighting if before is None else join(before, sighting)
     return tuple(
-        GuestHolds(sighting=seen, owner=owner_of(seen), holds=hold(seen, sets)) for _, seen in sorted(known.items())
+        GuestHolds(sighting=seen, owner=owner_of(seen), holds=hold(seen, sets))
+        for seen in sorted(known.values(), key=lambda one: (one.label, one.uuid))
     )
 
 

@@ -80,7 +80,7 @@ def _conflict_families(report: Report) -> Iterator[GaugeMetricFamily]:
                 row.kind,
                 row.severity,
                 f"{row.resource.kind} {row.resource.id}",
-                ",".join(sorted(owner.name or owner.uuid or owner.type for owner in row.owners)),
+                ",".join(owner.label for owner in row.owners),
                 _word(row.accepted),
             ),
             1,

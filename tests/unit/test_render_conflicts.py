@@ -14,11 +14,11 @@ def test_a_conflict_says_who_since_when_why_and_what_to_do() -> None:
         conflict_block(row)
         == """\
 ERROR  CPU 2: pinned twice
-  who    web, database
+  who    database, web
   since  2026-11-30T12:00:00Z
-  why    CPU 2 is pinned by 2 guests: web (vCPU 0), database (vCPU 1)
-  do     Re-pin web with `virsh vcpupin web 0 11 --live --config`; left alone
-         nothing breaks, but these guests share the time of one CPU
+  why    CPU 2 is pinned by 2 guests: database (vCPU 1), web (vCPU 0)
+  do     Re-pin database with `virsh vcpupin database 1 11 --live --config`;
+         left alone nothing breaks, but these guests share the time of one CPU
   id     cpu-pinned-twice:cpu:2
 """
     )

@@ -58,7 +58,7 @@ def test_a_calm_host_is_ok_with_its_numbers() -> None:
 
 def test_the_line_names_what_conflicts_and_who() -> None:
     text = nagios_line(contended()).text
-    assert text.startswith("COMPUTE-AGENT CRITICAL - 2 conflicts: 2 errors. CPU 2: pinned twice (web, database), ")
+    assert text.startswith("COMPUTE-AGENT CRITICAL - 2 conflicts: 2 errors. CPU 2: pinned twice (database, web), ")
     assert parsed(text)[1]["error"] == 2
 
 

@@ -168,8 +168,8 @@ def test_why_a_cpu_names_its_holders_its_sibling_and_the_conflict() -> None:
 CPU 2
   cell 0, socket 0, core 2; dedicated by configuration
   its sibling CPU 10 is held by database
-  held by web (vCPU 0), which runs since 2026-11-30T12:00:00Z
   held by database (vCPU 1), which runs since 2026-11-30T12:00:00Z
+  held by web (vCPU 0), which runs since 2026-11-30T12:00:00Z
   ERROR CPU 2: pinned twice, since 2026-11-30T12:00:00Z
   what to do: agentctl conflicts
 """
@@ -273,7 +273,7 @@ pages     2 MiB: 1024 used, 0 free
 sources   domains, libvirt, processes, sysfs ok
 problems  1 in what the host says of itself: agentctl topology
 conflicts 2 conflicts: 2 errors
-  ERROR CPU 2: pinned twice (web, database)
+  ERROR CPU 2: pinned twice (database, web)
   ERROR 2 MiB pages of cell 0: over commit (web)
 next      agentctl conflicts
 """

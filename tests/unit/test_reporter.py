@@ -76,6 +76,14 @@ def test_the_first_pass_over_an_empty_host_has_its_line_too(lines: pytest.LogCap
     ]
 
 
+def test_a_conflict_that_other_guests_have_now_has_gone_and_appeared(lines: pytest.LogCaptureFixture) -> None:
+    before = start(guest("a", {0: 3}), guest("b", {0: 3}))
+    ((level, line),) = told(lines, before, seen(before, guest("c", {0: 3}), guest("d", {0: 3}), at=2.0))
+    assert level == "WARNING"
+    assert "conflicts=1 " in line
+    assert " appeared=[cpu-pinned-twice:cpu:3 (c, d)] gone=[cpu-pinned-twice:cpu:3] " in line
+
+
 def test_a_pass_that_changed_nothing_logs_nothing(lines: pytest.LogCaptureFixture) -> None:
     before = start(guest("a", {0: 2}))
     assert told(lines, before, seen(before, guest("a", {0: 2}), at=11.0)) == []
@@ -96,7 +104,7 @@ def test_a_new_conflict_is_a_warning_that_names_its_holders(lines: pytest.LogCap
             "WARNING",
             (
                 "pass epoch=3 generation=2 guests=2 conflicts=1 free_dedicated=4-7"
-                " appeared=[cpu-pinned-twice:cpu:3 (b, a)] guests_came=[b]"
+                " appeared=[cpu-pinned-twice:cpu:3 (a, b)] guests_came=[b]"
             ),
         )
     ]

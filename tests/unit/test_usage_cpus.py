@@ -22,10 +22,6 @@ def _owner(name: str, maker: str = "libvirt") -> Owner:
     return Owner(type="domain", uuid=uuid_of(name), name=name, maker=maker)
 
 
-def _by_uuid(*owners: Owner) -> tuple[Owner, ...]:
-    return tuple(sorted(owners, key=lambda owner: owner.uuid or ""))
-
-
 def _only(conflicts: tuple[Conflict, ...]) -> Conflict:
     (row,) = conflicts
     return row
@@ -50,16 +46,24 @@ def test_a_cpu_pinned_twice_is_one_row_that_names_threads_and_a_command() -> Non
         id="cpu-pinned-twice:cpu:3",
         kind="cpu-pinned-twice",
         resource=Resource(kind="cpu", id="3", cell=0),
-        owners=_by_uuid(_owner("a"), _owner("b")),
-        cause="CPU 3 is pinned by 2 guests: "
-        + ", ".join(
-            f"{name} ({thread})"
-            for _, name, thread in sorted(((uuid_of("a"), "a", "vCPU 1"), (uuid_of("b"), "b", "emulator")))
-        ),
+        owners=(_owner("a"), _owner("b")),
+        cause="CPU 3 is pinned by 2 guests: a (vCPU 1), b (emulator)",
         severity="error",
         action="Pin the emulator of b to the shared set (`virsh emulatorpin b 0-1 --live --config`); left alone "
         "nothing breaks, but these guests share the time of one CPU",
     )
+
+
+def test_guests_are_told_by_name_and_those_of_one_name_by_uuid() -> None:
+    names = ("c", "a", "b")
+    guests = [guest(name, {0: 3}) for name in names]
+    twins = [msgspec.structs.replace(one, name="b") for one in guests]
+    assert min(uuid_of(name) for name in names) != uuid_of("a")
+    row, of_twins = _only(h8().conflicts(*guests)), _only(h8().conflicts(*twins))
+    assert row.owners == (_owner("a"), _owner("b"), _owner("c"))
+    assert row.cause == "CPU 3 is pinned by 3 guests: a (vCPU 0), b (vCPU 0), c (vCPU 0)"
+    assert [owner.uuid for owner in of_twins.owners] == sorted(uuid_of(name) for name in names)
+    assert h8().usage(*guests).holders == (CpuHolder(cpu=3, owners=row.owners),)
 
 
 def test_two_rows_never_propose_the_same_free_cpu_and_stay_in_the_cell_while_it_has_one() -> None:
@@ -181,7 +185,7 @@ def test_a_row_of_one_guest_is_accepted_when_that_guest_is() -> None:
 
 def test_holders_name_every_held_cpu_and_cells_those_of_their_own() -> None:
     usage = h2x4().usage(guest("a", {0: 0, 1: 4}), guest("b", {0: 4}))
-    rows = (CpuHolder(cpu=0, owners=(_owner("a"),)), CpuHolder(cpu=4, owners=_by_uuid(_owner("a"), _owner("b"))))
+    rows = (CpuHolder(cpu=0, owners=(_owner("a"),)), CpuHolder(cpu=4, owners=(_owner("a"), _owner("b"))))
     assert usage.holders == rows
     assert [cell.holders for cell in usage.cells] == [rows[:1], rows[1:]]
 
@@ -195,7 +199,7 @@ def test_siblings_of_an_isolated_guest_are_not_offered_and_not_to_be_pinned() ->
     assert alone.conflicts == ()
     row = _only(ht8().conflicts(guest("a", {0: 0, 1: 1}, facts=ISOLATE), guest("b", {0: 5, 1: 2})))
     assert (row.id, row.severity) == ("sibling-of-isolated:cpu:5", "warning")
-    assert row.owners == _by_uuid(_owner("a"), _owner("b"))
+    assert row.owners == (_owner("a"), _owner("b"))
     assert "virsh vcpupin b 0 3 --live --config" in row.action
 
 

@@ -49,7 +49,7 @@ def test_rows_of_conflicts_are_each_there_once_and_say_what_to_do(
     rows = fold(topology, config, guests).conflicts
     assert len({row.id for row in rows}) == len(rows)
     for row in rows:
-        assert row.owners == tuple(sorted(set(row.owners), key=lambda owner: (owner.uuid or "", owner.name or "")))
+        assert row.owners == tuple(sorted(set(row.owners), key=lambda owner: (owner.label, owner.uuid or "")))
         assert row.cause
         assert "left alone" in row.action or "Nothing need be done" in row.action or "dangerous" in row.action
         assert not row.cause.endswith(".")

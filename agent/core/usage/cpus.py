@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agent.core import advice
 from agent.core.advice import FreeCpus, Room
-from agent.core.conflicts import Conflict, Resource, conflict
+from agent.core.conflicts import Conflict, Resource, by_name, conflict
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
@@ -88,8 +88,7 @@ def _cpu_holder(cpu: int, books: CpuBooks) -> CpuHolder:
     guests = books.holders.get(cpu, []) + books.waiting_for.get(cpu, [])
     if len(guests) == 1:
         return CpuHolder(cpu=cpu, owners=(guests[0].owner,))
-    owners = {guest.sighting.uuid: guest.owner for guest in guests}
-    return CpuHolder(cpu=cpu, owners=tuple(owners[uuid] for uuid in sorted(owners)))
+    return CpuHolder(cpu=cpu, owners=tuple(sorted({guest.owner for guest in guests}, key=by_name)))
 
 
 def cpu_conflicts(

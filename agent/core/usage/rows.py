@@ -13,7 +13,7 @@ from agent.core.values import ReadOnlyMap, Value
 
 
 class CpuHolder(Value, frozen=True, kw_only=True):
-    """Who holds one host CPU, sorted by uuid."""
+    """Who holds one host CPU, by name."""
 
     cpu: int
     owners: tuple[Owner, ...]
