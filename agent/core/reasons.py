@@ -54,6 +54,12 @@ class EmulatorCpuShort(Value, frozen=True, kw_only=True, tag="emulator-cpu-short
     free: CpuSet
 
 
+class EmulatorHomeless(Value, frozen=True, kw_only=True, tag="emulator-homeless"):
+    """All vCPUs are realtime, and there is no shared set that emulator threads could run on instead."""
+
+    vcpus: CpuSet
+
+
 class SharedCpusShort(Value, frozen=True, kw_only=True, tag="shared-cpus-short"):
     """More floating vCPUs than shared CPUs: those of one guest cell never share a CPU with each other."""
 
@@ -196,6 +202,7 @@ Reason = (
     | ThreadsShort
     | NoSiblings
     | EmulatorCpuShort
+    | EmulatorHomeless
     | SharedCpusShort
     | SharedOverRatio
     | MemoryShort

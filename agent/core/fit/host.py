@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuMask
 from agent.core.fit.devices import DeviceFacts, device_facts
 from agent.core.holds import HostSets, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology
-from agent.core.usage import Amount, CellUsage, Usage
+from agent.core.usage import Amount, CellUsage, CpuHolder, Usage
 from agent.core.values import ReadOnlyMap, Value
 
 
@@ -24,7 +25,7 @@ class Core(Value, frozen=True, kw_only=True):
 class CellFacts(Value, frozen=True, kw_only=True):
     """One host cell. cores: those with a dedicated CPU, by lowest CPU. threads: most guest CPUs in one core, at least
     1. socket: None when its CPUs are on several, or on none that is known. caches: dedicated CPUs under each L3.
-    small_kib: the small page. allowed: no cpuset withholds its memory."""
+    small_kib: the small page. has_cpus: any are online. allowed: no cpuset withholds its memory."""
 
     id: int
     dedicated: CpuMask
@@ -35,6 +36,7 @@ class CellFacts(Value, frozen=True, kw_only=True):
     distances: ReadOnlyMap[int, int] = MappingProxyType({})
     caches: tuple[CpuMask, ...] = ()
     small_kib: int = 4
+    has_cpus: bool = True
     allowed: bool = True
 
 
@@ -63,7 +65,8 @@ class FreePages(Value, frozen=True, kw_only=True):
 class CellOffer(Value, frozen=True, kw_only=True):
     """What one host cell still has. free: dedicated CPUs. floating: vCPUs that may still float here by the ratio;
     floating_limit: of all. memory_kib: small-page memory that is really there; memory_by_ratio_kib: by the ratio, for
-    guests that float. memory_total_kib: all small-page memory. pages: huge ones, smallest first."""
+    guests that float. memory_total_kib: all small-page memory. pages: huge ones, smallest first. holders: of its
+    CPUs."""
 
     facts: CellFacts
     free: CpuMask
@@ -73,10 +76,12 @@ class CellOffer(Value, frozen=True, kw_only=True):
     memory_by_ratio_kib: int
     memory_total_kib: int
     pages: tuple[FreePages, ...] = ()
+    holders: tuple[CpuHolder, ...] = ()
 
 
 class Offer(Value, frozen=True, kw_only=True):
-    """What the host still has for one who comes. cells: by id. devices: bit n for device n of the facts. floating,
+    """What the host still has for one who comes. cells: by id. devices: bit n for device n of the facts;
+    device_holders: of those that are taken, offered or not. floating,
     memory_kib: of the host as a whole, by the ratios; guests without cells count here alone (LEDGER R5).
     memory_really_kib: without the ratio. uncertain: guests whose CPUs nobody knows, so that none can be promised."""
 
@@ -89,6 +94,7 @@ class Offer(Value, frozen=True, kw_only=True):
     memory_kib: int
     memory_really_kib: int
     uncertain: tuple[str, ...] = ()
+    device_holders: ReadOnlyMap[int, tuple[Owner, ...]] = MappingProxyType({})
 
 
 def host_facts(topology: HostTopology, config: HostConfig) -> HostFacts:
@@ -115,6 +121,7 @@ def offer(facts: HostFacts, usage: Usage, uncertain: Iterable[str] = ()) -> Offe
         memory_kib=host.memory_kib.free,
         memory_really_kib=really_free(host.memory_kib),
         uncertain=tuple(uncertain),
+        device_holders=facts.devices.holders(usage.pci),
     )
 
 
@@ -134,6 +141,7 @@ def _cell_facts(cell: HostCell, topology: HostTopology, sets: HostSets) -> CellF
         distances=cell.distances,
         caches=tuple(CpuMask(mask) for mask in sorted(caches, key=_lowest) if mask),
         small_kib=topology.page_size_kib,
+        has_cpus=bool(cell.cpus),
         allowed=cell.allowed,
     )
 
@@ -168,6 +176,7 @@ def _cell_offer(facts: CellFacts, row: CellUsage) -> CellOffer:
             FreePages(size_kib=page.size_kib, free=page.free, total=page.total, reserved=page.reserved)
             for page in row.pages
         ),
+        holders=row.holders,
     )
 
 

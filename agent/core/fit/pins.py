@@ -1,0 +1,111 @@
+"""Which host CPUs the pinned vCPUs of one guest cell get in one host cell.
+
+The thread policies are nova's (nova-rules B2): as many threads of a core as possible, whole cores first. Where nova
+leaves the order to chance, CPUs ascend, siblings stay together, and one L3 is used where one is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet
+from agent.core.fit.host import CellFacts
+from agent.core.instance import ThreadPolicy
+
+
+class Pins(NamedTuple):
+    """cpus: one for each vCPU, in their order. idle: siblings that stay unused (isolate). emulator: its own CPU."""
+
+    cpus: tuple[int, ...]
+    idle: CpuMask = NO_CPUS
+    emulator: int | None = None
+
+
+def placeable(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None) -> int:
+    """How many vCPUs can be pinned to the free CPUs of a cell under a thread policy."""
+    if policy == "isolate":
+        return len(_whole_cores(cell, free))
+    if policy == "require":
+        cores = _free_parts(cell, free)
+        return max((n * _having(cores, n) for n in range(2, cell.threads + 1)), default=0)
+    return free.bit_count()
+
+
+def has_emulator_cpu(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> bool:
+    """Beside that many placeable vCPUs there is a CPU left for the emulator."""
+    if policy != "isolate":
+        return free.bit_count() > vcpus
+    whole = sorted(_whole_cores(cell, free), key=int.bit_count)
+    return free.bit_count() > sum(core.bit_count() for core in whole[:vcpus])
+
+
+def pin(
+    cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int, *, own_emulator: bool = False
+) -> Pins | None:
+    """CPUs for that many vCPUs, or None when they do not fit."""
+    chosen = _isolated(cell, free, vcpus) if policy == "isolate" else _packed(cell, free, policy, vcpus)
+    if chosen is None or not own_emulator:
+        return chosen
+    left = free & ~CpuSet(chosen.cpus).mask & ~chosen.idle
+    return chosen._replace(emulator=CpuSet.from_mask(left).lowest) if left else None
+
+
+def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Pins | None:
+    parts = _free_parts(cell, free)
+    fewest = 2 if policy == "require" else 1
+    for n in range(cell.threads, fewest - 1, -1):
+        cores = [part for part in parts if part.bit_count() >= n]
+        if n * len(cores) >= vcpus:
+            near = _near(cell, cores, -(-vcpus // n))
+            return Pins(tuple(cpu for core in near for cpu in _first(core, n))[:vcpus])
+    if policy == "require" or free.bit_count() < vcpus:
+        return None
+    # whole cores first even here: threads one by one, as they lie
+    return Pins(tuple(cpu for part in parts for cpu in CpuSet.from_mask(part))[:vcpus])
+
+
+def _isolated(cell: CellFacts, free: CpuMask, vcpus: int) -> Pins | None:
+    whole = _whole_cores(cell, free)
+    if len(whole) < vcpus:
+        return None
+    # cores with few siblings first: they leave the most to others
+    fewest = sorted(whole, key=int.bit_count)[:vcpus] if len({core.bit_count() for core in whole}) > 1 else whole
+    cores = _near(cell, fewest, vcpus)
+    cpus = tuple(_lowest(core) for core in cores)
+    taken = CpuSet(cpus).mask
+    return Pins(cpus, idle=CpuMask(sum(cores) & ~taken))
+
+
+def _whole_cores(cell: CellFacts, free: CpuMask) -> list[int]:
+    """Cores that are all for pinned guests and all free."""
+    return [core.members for core in cell.cores if core.members == core.dedicated and not core.members & ~free]
+
+
+def _free_parts(cell: CellFacts, free: CpuMask) -> list[int]:
+    return [part for core in cell.cores if (part := core.dedicated & free)]
+
+
+def _having(parts: Sequence[int], threads: int) -> int:
+    return sum(1 for part in parts if part.bit_count() >= threads)
+
+
+def _near(cell: CellFacts, cores: Sequence[int], wanted: int) -> Sequence[int]:
+    """That many of the cores: of one L3 where one has enough (the one that this leaves fullest), else of few."""
+    if len(cell.caches) < 2 or wanted >= len(cores):
+        return cores[:wanted]
+    groups = [group for cache in cell.caches if (group := [core for core in cores if core & cache])]
+    groups.append([core for core in cores if not any(core & cache for cache in cell.caches)])
+    enough = [group for group in groups if len(group) >= wanted]
+    if enough:
+        return min(enough, key=len)[:wanted]
+    by_size = sorted(groups, key=len, reverse=True)
+    return sorted([core for group in by_size for core in group][:wanted], key=_lowest)
+
+
+def _first(core: int, threads: int) -> list[int]:
+    return list(CpuSet.from_mask(core))[:threads]
+
+
+def _lowest(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
