@@ -1,0 +1,1 @@
+"""Whether guests fit, against an oracle that tries everything."""
