@@ -11,6 +11,7 @@ from agent.conf.options import DEFAULT_GROUP, DEFAULTS
 from agent.conf.reading import Found, Source
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
+from agent.formats import device_spec
 
 T = TypeVar("T")
 
@@ -142,10 +143,12 @@ class HostReader:
 
     def _spec_parser(self, source: Source, found: Found) -> Callable[[str], tuple[DeviceSpec, ...]]:
         def parsed(text: str) -> tuple[DeviceSpec, ...]:
-            specs, strange = parse.device_specs(text)
+            specs, strange = device_spec.device_specs(text)
             words = ", ".join(sorted(strange))
             if strange and source is self._own:
-                raise ValueError(f"unknown: {words}; known are {', '.join(sorted(parse.SPEC_KEYS | parse.NOVA_TAGS))}")
+                raise ValueError(
+                    f"unknown: {words}; known are {', '.join(sorted(device_spec.SPEC_KEYS | device_spec.NOVA_TAGS))}"
+                )
             if strange:
                 self.notes.append(f"{found._replace(text=text)}: {words} is not looked at here")
             return specs
