@@ -64,7 +64,8 @@ class Branch:
     def _sets(self, at: int, chosen: int, have: list[int], matching: Matching) -> Iterator[int]:
         left = self._wanted - len(matching.column_of)
         if left == 0:
-            yield chosen
+            if self._can_reach(at, have, 0):
+                yield chosen
             return
         while at + left <= len(self._order) and self._can_reach(at, have, left):
             self.steps += 1
