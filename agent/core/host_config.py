@@ -72,6 +72,21 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
             and self.product_id in {None, "*", device.product_id}
         )
 
+    def flaw(self, device: PciDevice, parent: PciDevice | None = None) -> str | None:
+        """Why a device that this matches cannot be meant by it; None when it can.
+
+        parent: the device's physical function, whose card serial is the virtual one's too.
+        """
+        if self.one_time_use and device.type in {"type-VF", "vdpa"}:
+            return f"device_spec says one_time_use, which is for type-PCI and type-PF; this is {device.type}"
+        if self.tags.get("remote_managed") != "true":
+            return None
+        if device.type == "type-PF":
+            return "device_spec says remote_managed, which a physical function cannot be"
+        if not (device.serial or (parent and parent.serial)):
+            return "device_spec says remote_managed, which takes a card that tells its serial number"
+        return None
+
     def _matches_address(self, device: PciDevice) -> bool:
         addresses = [device.address]
         if device.parent is not None and self._names_one_address:
@@ -124,3 +139,13 @@ class HostConfig(Value, frozen=True, kw_only=True):
     def has_split(self) -> bool:
         """Pinned and floating guests have CPUs of their own."""
         return self.dedicated != self.shared
+
+    def spec_of(self, device: PciDevice, parent: PciDevice | None = None) -> DeviceSpec | None:
+        """The first entry of device_spec that offers the device, as in nova; None when none does.
+
+        parent: the device's physical function, when it is a virtual one.
+        """
+        for spec in self.device_spec:
+            if spec.matches(device) and spec.flaw(device, parent) is None:
+                return spec
+        return None

@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+import msgspec
+
+from agent.core.conflicts import Owner
 from agent.core.host_config import DeviceSpec, HostConfig
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.usage import DeviceUsage
 from agent.core.values import ReadOnlyMap, Value
 
+REMOTE_MANAGED = "remote_managed"
+LIVE_MIGRATABLE = "live_migratable"
+
+_OF_CARDS = frozenset({"type-PF", "type-VF", "vdpa"})
+"""Types of which nova says that they are not managed remotely where device_spec says nothing."""
+
 
 class Pool(Value, frozen=True, kw_only=True):
     """Offered functions that are alike in all that a request can ask about and have the same physical function.
 
     first: one of them, for all to be read from. spec: the entry of [pci] device_spec that offers them. devices: bit n
-    for device n of the facts.
+    for device n of the facts. family: number of the physical function, their own or their parent's; None where nothing
+    is ruled out by giving one of them away. is_whole: it is that physical function. tags: what requests are compared
+    with, in lower case. resource_class, traits: as Placement would know them.
     """
 
     first: PciDevice
     spec: DeviceSpec
     devices: int
+    family: int | None = None
+    is_whole: bool = False
+    tags: ReadOnlyMap[str, str | None] = MappingProxyType({})
+    resource_class: str = ""
+    traits: frozenset[str] = frozenset()
 
 
 class DeviceFacts(Value, frozen=True, kw_only=True):
@@ -41,27 +57,37 @@ class DeviceFacts(Value, frozen=True, kw_only=True):
                 mask |= 1 << found
         return mask
 
+    def holders(self, rows: Iterable[DeviceUsage]) -> ReadOnlyMap[int, tuple[Owner, ...]]:
+        """Who has device n, for each that somebody has, offered or not."""
+        number = self.number
+        return MappingProxyType(
+            {found: row.owners for row in rows if row.owners and (found := number.get(row.address)) is not None}
+        )
+
 
 def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
     """Every function in the pool that it belongs to; the first entry of device_spec that matches counts, as in nova."""
     addresses = tuple(device.address for device in topology.pci)
     number = {address: n for n, address in enumerate(addresses)}
-    alike: dict[object, tuple[PciDevice, DeviceSpec, int]] = {}
+    parents = {n: number[one.parent] for n, one in enumerate(topology.pci) if one.parent in number}
     relatives: dict[int, int] = {}
+    for n, parent in parents.items():
+        relatives[n] = relatives.get(n, 0) | 1 << parent
+        relatives[parent] = relatives.get(parent, 0) | 1 << n
+    pools: dict[object, Pool] = {}
+    devices: dict[object, int] = {}
     for n, device in enumerate(topology.pci):
-        parent = None if device.parent is None else number.get(device.parent)
-        if parent is not None:
-            relatives[n] = relatives.get(n, 0) | 1 << parent
-            relatives[parent] = relatives.get(parent, 0) | 1 << n
-        spec = next((spec for spec in config.device_spec if spec.matches(device)), None)
+        family = parents.get(n, n) if n in relatives else None
+        spec = config.spec_of(device, None if family is None else topology.pci[family])
         if spec is not None:
             key = _alike(device, spec)
-            first, _, mask = alike.get(key, (device, spec, 0))
-            alike[key] = (first, spec, mask | 1 << n)
+            devices[key] = devices.get(key, 0) | 1 << n
+            if key not in pools:
+                pools[key] = _pool(device, spec, family, is_whole=family == n)
     return DeviceFacts(
         addresses=addresses,
         number=MappingProxyType(number),
-        pools=tuple(Pool(first=first, spec=spec, devices=mask) for first, spec, mask in alike.values()),
+        pools=tuple(msgspec.structs.replace(pool, devices=devices[key]) for key, pool in pools.items()),
         relatives=MappingProxyType(relatives),
     )
 
@@ -69,4 +95,36 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
 def _alike(device: PciDevice, spec: DeviceSpec) -> object:
     family = device.parent if device.parent is not None else device.address
     name = (device.vendor_id, device.product_id, device.type, device.cell)
-    return (*name, id(spec), family, device.parent_ifname, device.serial is not None)
+    return (*name, id(spec), family, device.parent_ifname)
+
+
+def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_whole: bool) -> Pool:
+    return Pool(
+        first=device,
+        spec=spec,
+        devices=0,
+        family=family,
+        is_whole=is_whole,
+        tags=_tags(device, spec),
+        resource_class=spec.resource_class or f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper(),
+        traits=_traits(spec),
+    )
+
+
+def _tags(device: PciDevice, spec: DeviceSpec) -> ReadOnlyMap[str, str | None]:
+    tags = {name: None if value is None else value.lower() for name, value in spec.tags.items()}
+    if device.type in _OF_CARDS and tags.get(REMOTE_MANAGED) is None:
+        tags[REMOTE_MANAGED] = "false"
+    if spec.live_migratable is not None:
+        tags[LIVE_MIGRATABLE] = str(spec.live_migratable).lower()
+    return MappingProxyType(tags)
+
+
+def _traits(spec: DeviceSpec) -> frozenset[str]:
+    """What device_spec says, and what nova adds to it."""
+    added = {"COMPUTE_MANAGED_PCI_DEVICE"}
+    if spec.live_migratable:
+        added.add("HW_PCI_LIVE_MIGRATABLE")
+    if spec.one_time_use:
+        added.add("HW_PCI_ONE_TIME_USE")
+    return frozenset(added.union(spec.traits))

@@ -1,0 +1,128 @@
+"""Devices for the requests of one guest: which ones, or why there are none.
+
+`serve` is exact, whatever the order of the requests: min-cost flow over stocks of devices that are alike, with a branch
+and bound over the cards of which somebody could take the physical function and somebody a virtual one (`assign`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+from agent.core.conflicts import Owner
+from agent.core.cpuset import CpuSet
+from agent.core.fit.assign import assign
+from agent.core.fit.host import Offer
+from agent.core.fit.nearness import NOT_ALLOWED, Nearness
+from agent.core.fit.needs import Need, free_by_cell, needs, sockets
+from agent.core.placement import GivenDevices
+from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
+
+__all__ = ["needs", "serve", "too_far", "unserved"]
+
+
+def serve(
+    needs: Sequence[Need], offer: Offer, cells: CpuSet | None, *, near_only: bool = False
+) -> tuple[GivenDevices, ...] | None:
+    """Devices for every need, in the order of the needs; None when they cannot all be served.
+
+    cells: the host cells of the guest; None: it has none, and no policy has an effect. near_only: the policies that
+    have a choice (preferred, legacy) are taken as required. The devices are as near as they can be in sum, then spread
+    over the physical functions with the most that is free; of equal ones those with the lowest address. The order of
+    the needs changes nothing.
+    """
+    order = sorted(range(len(needs)), key=lambda n: needs[n].request.id)
+    nearness = Nearness(offer.facts, cells, near_only=near_only)
+    masks = assign([needs[n] for n in order], offer, nearness)
+    if masks is None:
+        return None
+    addresses = offer.facts.devices.addresses
+    given = {
+        place: GivenDevices(
+            request=needs[place].request.id, devices=tuple(addresses[n] for n in CpuSet.from_mask(mask))
+        )
+        for place, mask in zip(order, masks, strict=True)
+    }
+    return tuple(given[place] for place in range(len(needs)))
+
+
+def unserved(needs: Sequence[Need], offer: Offer) -> tuple[Reason, ...]:
+    """Why the needs cannot be served wherever the guest is; none when they can be somewhere or have no cells to obey.
+
+    Each need that alone is too much, or else the fewest that are too much together.
+    """
+    short = tuple(_short(need, offer) for need in needs if serve((need,), offer, None) is None)
+    return short or _contended(needs, offer, None)
+
+
+def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason, ...]:
+    """Why a guest on these host cells cannot have the devices; none when it can.
+
+    Each need that alone cannot be served from there, or else the fewest that cannot together.
+    """
+    far = tuple(_far(need, offer, cells) for need in needs if serve((need,), offer, cells) is None)
+    return far or _contended(needs, offer, cells)
+
+
+def _contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> tuple[Reason, ...]:
+    """The needs that are too much together, less each without which the others still are."""
+    left = list(needs)
+    if serve(left, offer, cells) is not None:
+        return ()
+    for need in needs:
+        others = [one for one in left if one is not need]
+        if serve(others, offer, cells) is None:
+            left = others
+    return (DevicesContended(requests=tuple(need.request.id for need in left)),)
+
+
+def _short(need: Need, offer: Offer) -> DevicesShort:
+    devices = offer.facts.devices
+    offered = 0
+    for number in need.pools:
+        offered |= devices.pools[number].devices
+    return DevicesShort(
+        request=need.request.id,
+        asked=need.request.count,
+        free=_most(need, offer),
+        offered=offered.bit_count(),
+        holders=_holders(offered & ~offer.devices, offer),
+    )
+
+
+def _most(need: Need, offer: Offer) -> int:
+    """Free devices that can be given at once: a physical function counts only where its virtual ones would not do."""
+    pools = offer.facts.devices.pools
+    parts = {pools[n].family for n, free in zip(need.pools, need.free, strict=True) if free and not pools[n].is_whole}
+    return sum(
+        free.bit_count()
+        for n, free in zip(need.pools, need.free, strict=True)
+        if not (pools[n].is_whole and pools[n].family in parts)
+    )
+
+
+def _holders(taken: int, offer: Offer) -> tuple[Owner, ...]:
+    """Who has these devices or a relative of them, each once."""
+    around = taken
+    for number in CpuSet.from_mask(taken):
+        around |= offer.facts.devices.relatives.get(number, 0)
+    owners = (owner for number in CpuSet.from_mask(around) for owner in offer.device_holders.get(number, ()))
+    return tuple(dict.fromkeys(owners))
+
+
+def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
+    request = need.request
+    on_socket = sockets(offer.facts)
+    if request.numa_policy == "socket" and (unknown := [cell for cell in cells if cell not in on_socket]):
+        return SocketsUnknown(request=request.id, cells=CpuSet(unknown))
+    counts = free_by_cell(need, offer)
+    nearness = Nearness(offer.facts, cells)
+    return DevicesFar(
+        request=request.id,
+        policy=request.numa_policy,
+        asked=request.count,
+        cells=cells,
+        near=sum(many for cell, many in counts.items() if nearness.price(request.numa_policy, cell) != NOT_ALLOWED),
+        by_cell=MappingProxyType({cell: many for cell, many in counts.items() if cell is not None}),
+        elsewhere=counts.get(None, 0),
+    )
