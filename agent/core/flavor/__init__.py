@@ -1,0 +1,102 @@
+"""Flavor, image and ports to what must be found on a host, or to every contradiction in them."""
+
+from __future__ import annotations
+
+from agent.core.cpuset import HIGHEST_ID
+from agent.core.flavor.cells import Size, cells, count, without_cells
+from agent.core.flavor.cpus import CpuTerms, cpu_terms
+from agent.core.flavor.devices import devices
+from agent.core.flavor.faults import FaultKind, Faults, Property, Requested, RequestFault
+from agent.core.flavor.keys import note_others, unknown
+from agent.core.flavor.memory import memory_locked, page_size
+from agent.core.flavor.reading import UNREAD, Reading, Unread
+from agent.core.flavor.shape import cpu_topology
+from agent.core.host_config import HostConfig
+from agent.core.instance import CellRequest, Flavor, InstanceRequest, PageWord, RequestSpec
+
+__all__ = ["FaultKind", "Faults", "Property", "RequestFault", "Requested", "request_of"]
+
+_MOST_MB = 2**31 - 1
+"""As many as nova's database holds: 2 PiB."""
+
+
+def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
+    """What the guest needs of a host, by nova's rules; or all faults that do not follow from another. Never raises.
+
+    config: for the aliases of devices, and whether there are shared CPUs for the emulator of a realtime guest.
+    """
+    reading = Reading(spec)
+    vcpus, memory_mb = _vcpus(reading, spec.flavor), _memory_mb(reading, spec.flavor)
+    terms = cpu_terms(reading, vcpus, config)
+    pages = page_size(reading)
+    locked = memory_locked(reading, is_realtime=terms.is_realtime)
+    parted = _cells(reading, vcpus, memory_mb, terms, pages)
+    topology = cpu_topology(reading, vcpus)
+    given = devices(reading, spec.ports, config.alias)
+    strange = unknown(reading)
+    if reading.faults or vcpus is UNREAD or memory_mb is UNREAD:
+        return Faults(faults=tuple(reading.faults))
+    note_others(reading)
+    request = InstanceRequest(
+        vcpus=vcpus,
+        memory_kib=memory_mb * 1024,
+        cells=parted,
+        cpu_policy=terms.policy,
+        thread_policy=terms.thread_policy,
+        emulator_policy=terms.emulator_policy,
+        realtime=terms.realtime,
+        page_size=pages if pages is not UNREAD else None,
+        memory_locked=locked,
+        cpu_topology=topology,
+        devices=given,
+    )
+    return Requested(request=request, unknown=strange, notes=tuple(reading.notes))
+
+
+def _vcpus(reading: Reading, flavor: Flavor) -> int | Unread:
+    if 1 <= flavor.vcpus < HIGHEST_ID:
+        return flavor.vcpus
+    said = _number("vcpus", flavor.vcpus)
+    return reading.refuse(
+        "vcpus-range",
+        said,
+        found=f"{said} is not between 1 and {HIGHEST_ID - 1}.",
+        change="Set the flavor's vcpus to the number of CPUs of the guest.",
+    )
+
+
+def _memory_mb(reading: Reading, flavor: Flavor) -> int | Unread:
+    if 1 <= flavor.memory_mb <= _MOST_MB:
+        return flavor.memory_mb
+    said = _number("memory_mb", flavor.memory_mb)
+    return reading.refuse(
+        "memory-range",
+        said,
+        found=f"{said} is not between 1 and {_MOST_MB} MiB.",
+        change="Set the flavor's memory_mb to the MiB of the guest.",
+    )
+
+
+def _number(name: str, value: int) -> Property:
+    # Python refuses to write an int of thousands of digits
+    text = str(value) if value.bit_length() < 64 else f"{'-' if value < 0 else ''}2**{value.bit_length() - 1}"
+    return Property(name=name, value=text, where="flavor")
+
+
+def _cells(
+    reading: Reading,
+    vcpus: int | Unread,
+    memory_mb: int | Unread,
+    terms: CpuTerms,
+    pages: int | PageWord | Unread | None,
+) -> tuple[CellRequest, ...]:
+    """A guest has cells when it asks for them, for a page size or persistent memory, or when it has pins."""
+    number = count(reading)
+    pins = terms.policy in {"dedicated", "mixed"}
+    wanted = number is not None or pages is not None or pins or reading.flavor("pmem") is not None
+    if not wanted:
+        without_cells(reading)
+        return ()
+    if vcpus is UNREAD or memory_mb is UNREAD or number is UNREAD:
+        return ()
+    return cells(reading, Size(vcpus=vcpus, memory_mb=memory_mb), number, terms.pinned)
