@@ -76,9 +76,9 @@ def _faults(data: object, kind: Any, path: str) -> Iterator[str]:
         yield from _struct_faults(data, kind, path)
     elif origin is tuple:
         yield from _tuple_faults(data, get_args(kind)[0], path)
-    elif origin is MappingProxyType:
+    elif origin in {MappingProxyType, dict}:
         yield from _map_faults(data, get_args(kind), path)
-    else:
+    elif kind is not Any:
         yield from _leaf_faults(data, kind, path)
 
 
@@ -179,7 +179,7 @@ def _plain_type(kind: Any) -> type:
         return type(get_args(kind)[0])
     if origin is tuple:
         return list
-    if origin is MappingProxyType or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+    if origin in {MappingProxyType, dict} or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return dict
     return kind if kind in {str, int, float, bool} else str
 

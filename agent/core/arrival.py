@@ -1,0 +1,73 @@
+"""A guest that was only thought of, as it would be seen had it come: so that the books count it like any other."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import msgspec
+
+from agent.core.cpuset import CpuSet
+from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
+from agent.core.holds import FLAVOR_POLICY
+from agent.core.instance import Instance
+from agent.core.placement import CellPlacement, Placement
+from agent.core.snapshot import Snapshot, configured
+
+
+def with_guest(snapshot: Snapshot, instance: Instance, placement: Placement) -> Snapshot:
+    """The same picture with the guest running as placed; epoch and generation stay those of the picture."""
+    seen = arrived(instance, placement)
+    known = MappingProxyType({**snapshot.ledger.sightings, seen.uuid: seen})
+    ledger = msgspec.structs.replace(snapshot.ledger, sightings=known)
+    after = configured(msgspec.structs.replace(snapshot, ledger=ledger), snapshot.config)
+    return msgspec.structs.replace(after, generation=snapshot.generation)
+
+
+def arrived(instance: Instance, placement: Placement) -> Sighting:
+    """What would be seen of it. It holds exactly what was placed."""
+    return Sighting(
+        uuid=instance.uuid, name=instance.name, state="running", begun_at=0.0, domain=_domain(instance, placement)
+    )
+
+
+def _domain(instance: Instance, placement: Placement) -> ObservedDomain:
+    cells = placement.cells
+    shared = CpuSet(cpu for cell in cells for cpu in cell.shared_cpus) | placement.shared_cpus
+    is_isolated = any(cell.idle_cpus for cell in cells)
+    return ObservedDomain(
+        uuid=instance.uuid,
+        name=instance.name,
+        maker="unknown",
+        vcpus=placement.vcpus,
+        vcpus_online=CpuSet(range(placement.vcpus)),
+        memory_kib=placement.memory_kib,
+        cpuset=shared or None,
+        vcpu_pins=tuple(pin for cell in cells for pin in _pins(cell)),
+        emulator_pin=placement.emulator_cpus or None,
+        cells=tuple(_cell(cell) for cell in cells),
+        devices=tuple(
+            GuestDevice(kind="pci", source="hostdev", address=address)
+            for given in placement.devices
+            for address in given.devices
+        ),
+        facts=MappingProxyType({FLAVOR_POLICY: "isolate"} if is_isolated else {}),
+    )
+
+
+def _pins(cell: CellPlacement) -> list[Pin]:
+    pins = [Pin(thread=vcpu, cpus=CpuSet((cpu,))) for vcpu, cpu in cell.pins.items()]
+    # a pin to a single CPU would count as a CPU of its own; the guest's default cpuset confines such threads too
+    if len(cell.shared_cpus) > 1:
+        pins += [Pin(thread=vcpu, cpus=cell.shared_cpus) for vcpu in cell.vcpus if vcpu not in cell.pins]
+    return pins
+
+
+def _cell(cell: CellPlacement) -> GuestCell:
+    return GuestCell(
+        id=cell.guest_cell,
+        vcpus=cell.vcpus,
+        memory_kib=cell.memory_kib,
+        mode="strict",
+        nodeset=CpuSet((cell.host_cell,)),
+        page_size_kib=cell.page_size_kib,
+    )

@@ -1,0 +1,229 @@
+"""Snapshots in files: the full form that the agent writes, and the short form that people write."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.core.cpuset import CpuSet
+from agent.core.host_config import AddressPattern, DeviceSpec, HostConfig, ReservedPages
+from agent.core.snapshot import Findings, Identity, Snapshot, first, take_in
+from agent.errors import FaultyInput
+from agent.formats import snapshot_file, wire
+from tests.builders import guest, h8, listing, processes
+
+CELL: dict[str, Any] = {"id": 0, "cpus": "0-3", "memory_mb": 4096}
+PF, VF = "0000:3b:00.0", "0000:3b:02.0"
+
+
+def short(**parts: Any) -> Snapshot:
+    return snapshot_file.from_plain({"format": "short", "cells": [CELL], **parts})
+
+
+def faults_of(data: object) -> tuple[str, ...]:
+    with pytest.raises(FaultyInput) as caught:
+        snapshot_file.from_plain(data)
+    return caught.value.faults
+
+
+def faults_of_short(**parts: Any) -> tuple[str, ...]:
+    return faults_of({"format": "short", "cells": [CELL], **parts})
+
+
+def seen() -> Snapshot:
+    """Two guests on CPU 3."""
+    identity = Identity(agent_id="agent-1", boot_id="boot-1", epoch=3)
+    found = Findings(
+        topology=h8().topology,
+        listing=listing("a", "b", at=100.0),
+        processes=processes(at=100.2),
+        sightings=(guest("a", {0: 2, 1: 3}, at=100.1), guest("b", {0: 3}, at=100.1)),
+    )
+    return take_in(first(identity, h8().config), found)
+
+
+def full(**changes: Any) -> dict[str, Any]:
+    return {**wire.to_builtins(snapshot_file.saved(seen())), **changes}
+
+
+# --- full ------------------------------------------------------------------------------------------
+
+
+def test_a_saved_snapshot_read_again_says_the_same_of_the_host() -> None:
+    before = seen()
+    after = snapshot_file.from_json(wire.to_json(snapshot_file.saved(before)))
+    assert (after.identity, after.generation, after.complete) == (before.identity, before.generation, True)
+    assert (after.topology, after.config, after.usage) == (before.topology, before.config, before.usage)
+    assert (after.holds, after.conflicts) == (before.holds, before.conflicts)
+    assert before.conflicts
+    assert snapshot_file.saved(after) == snapshot_file.saved(before)
+
+
+def test_a_null_in_a_devices_tags_is_still_a_null() -> None:
+    spec = DeviceSpec(address=VF, tags=MappingProxyType({"physical_network": None}), traits=("A",), managed=False)
+    config = HostConfig(device_spec=(spec,), pack_cells=True)
+    kept = msgspec.structs.replace(snapshot_file.saved(seen()), configuration=config)
+    assert snapshot_file.from_json(wire.to_json(kept)).config == config
+
+
+def test_an_unknown_field_at_any_depth_is_refused_by_name() -> None:
+    document = full()
+    document["topology"]["cells"][0]["speed"] = 1
+    (fault,) = faults_of(document)
+    assert "speed" in fault
+    assert "$.topology.cells[0]" in fault
+
+
+def test_a_file_of_another_release_is_refused() -> None:
+    assert faults_of(full(v=2, claims=[{}])) == (
+        "v: the file has another version than 1; read it with the release that wrote it",
+        "claims: this release knows none; read the file with the release that wrote it",
+    )
+
+
+def test_what_no_kernel_says_is_refused_before_it_fills_the_memory() -> None:
+    document = full()
+    document["topology"]["cells"][0]["id"] = 10**12
+    document["topology"]["cpus"][1]["id"] = -1
+    document["topology"]["page_size_kib"] = 0
+    pattern = wire.to_builtins(DeviceSpec(pattern=AddressPattern(bus="(")))
+    document["configuration"]["device_spec"] = [pattern]
+    assert faults_of(document) == (
+        "topology.cells[0].id: not between 0 and 16383",
+        "topology.cpus[1].id: not between 0 and 16383",
+        "topology.page_size_kib: less than 1",
+        "configuration.device_spec[0].pattern: a part is no regular expression",
+    )
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"format": 1}, {"format": "long"}, "short"])
+def test_a_file_of_no_known_form_is_told_both(data: object) -> None:
+    (fault,) = faults_of(data)
+    assert fault.startswith('format: it must be "full"')
+
+
+@pytest.mark.parametrize("text", [b"", b"\0" * 100, b"[" * 10**6, b'{"format": "short", "cells": ' + b"[" * 10**5])
+def test_hostile_files_are_refused(text: bytes) -> None:
+    with pytest.raises(FaultyInput, match="The snapshot is"):
+        snapshot_file.from_json(text)
+
+
+# --- short -----------------------------------------------------------------------------------------
+
+
+def test_a_cell_is_enough_and_everything_else_is_free_and_default() -> None:
+    host = short()
+    assert host.topology.online == CpuSet.parse("0-3")
+    assert [(cpu.id, cpu.core, cpu.socket, str(cpu.siblings)) for cpu in host.topology.cpus[:2]] == [
+        (0, 0, 0, "0"),
+        (1, 1, 0, "1"),
+    ]
+    assert host.usage.host.dedicated.free == CpuSet.parse("0-3")
+    assert host.usage.host.memory_kib.free == 4096 * 1024
+    assert (host.complete, host.usage.is_legacy, host.usage.pci, host.conflicts) == (True, True, (), ())
+
+
+def test_what_is_taken_is_held_by_a_guest_named_so() -> None:
+    cells = [
+        {**CELL, "siblings": ["0,2", [1, 3]], "pages": {"2048": 100}, "used_pages": {"2048": 40}},
+        {"id": 4, "cpus": [4, 5], "memory_mb": 1024, "used_memory_mb": 10, "pinned": "5"},
+    ]
+    host = short(cells=cells, pinned="0", used_memory_mb={"0": 20, "4": 5}, dedicated="0-2,4-5", shared=[3])
+    by_cell = {row.id: row for row in host.usage.cells}
+    assert {id_: str(row.dedicated.free) for id_, row in by_cell.items()} == {0: "1-2", 4: "4"}
+    assert {id_: row.memory_kib.used for id_, row in by_cell.items()} == {0: 20 * 1024, 4: 15 * 1024}
+    assert [(page.used, page.free) for page in by_cell[0].pages] == [(40, 60)]
+    assert {owner.name for row in host.usage.holders for owner in row.owners} == {"taken"}
+    assert host.conflicts == ()
+
+
+def test_what_is_used_by_guests_without_cells_counts_at_the_host_alone() -> None:
+    host = short(used_memory_mb=100, used_vcpus=3)
+    assert host.usage.host.memory_kib.used == 100 * 1024
+    assert host.usage.host.shared.used == 3
+    assert host.usage.cells[0].memory_kib.used == 0
+
+
+def test_options_of_the_agent_are_taken_over() -> None:
+    pages = {"cell": 0, "size_kib": 2048, "count": 3}
+    host = short(
+        cpu_allocation_ratio=2, ram_allocation_ratio=1.5, reserved_memory_mb=7, reserved_pages=[pages],
+        pack_cells=True, share_cells=True, page_size_kib=64,
+    )  # fmt: skip
+    assert host.config == HostConfig(
+        cpu_allocation_ratio=2.0, ram_allocation_ratio=1.5, reserved_memory_mb=7, pack_cells=True, share_cells=True,
+        reserved_pages=(ReservedPages(cell=0, size_kib=2048, count=3),),
+    )  # fmt: skip
+    assert host.topology.page_size_kib == 64
+
+
+def device(address: str, **parts: Any) -> dict[str, Any]:
+    return {"address": address, "vendor_id": "8086", "product_id": "154c", **parts}
+
+
+def test_without_a_filter_every_device_is_offered_and_a_used_one_is_not_free() -> None:
+    pci = [device(VF, type="type-VF", parent=PF, cell=0), device(PF, type="type-PF"), device("af:00.0", used=True)]
+    host = short(pci=pci)
+    assert [(str(row.address), row.offered, row.free) for row in host.usage.pci] == [
+        (PF, True, True),
+        (VF, True, True),
+        ("0000:af:00.0", True, False),
+    ]
+    functions = [(one.type, one.sriov_numvfs, one.cell) for one in host.topology.pci]
+    assert functions == [("type-PF", 1, None), ("type-VF", None, 0), ("type-PCI", None, None)]
+
+
+def test_a_filter_offers_what_it_names_and_what_has_tags_of_its_own() -> None:
+    pci = [device(PF), device("af:00.0"), device("b0:00.0", tags={})]
+    host = short(pci=pci, device_spec=[{"address": PF}])
+    assert [str(row.address) for row in host.usage.pci if row.offered] == [PF, "0000:b0:00.0"]
+    assert short(pci=pci, device_spec=json.dumps({"address": PF})).config == host.config
+
+
+def test_contradictions_are_told_all_at_once() -> None:
+    cells = [
+        {**CELL, "siblings": ["0,1", "1,9"], "used_pages": {"2048": 1}},
+        {"id": 1, "cpus": "3-4,x"},
+        {"id": 1, "cpus": [99999], "memory_mb": -1},
+    ]
+    pci = [device(PF, vendor_id="8086 "), device(PF)]
+    told = faults_of_short(cells=cells, pinned="77", used_memory_mb={"9": 1}, pci=pci, device_spec={"address": "zz"})
+    assert set(told) == {
+        'used_memory_mb["9"]: there is no such cell',
+        "cells[0].siblings: CPUs 1 are in 1 and in another one before it",
+        "cells[0].siblings: CPUs 9 are not among the CPUs of the cell",
+        'cells[0].used_pages["2048"]: more than there are',
+        "cells[1].cpus: 'x' in '3-4,x' is not a CPU number or range",
+        "cells[2].cpus: '99999' in '99999' runs backwards or beyond 16383",
+        "cells: two have the same id",
+        "cells[2].memory_mb: not between 0 and 1099511627776",
+        'pci[0].vendor_id: "8086 " is not of four hexadecimal digits in lower case',
+        f"pci[1].address: {PF} is there twice",
+        "pinned: CPUs 77 are in no cell",
+        "device_spec: slot of address 'zz' is neither * nor a hexadecimal number up to 1f",
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ({"cells": []}, "cells: not between 1 and 1024"),
+        ({"cells": [{**CELL, "cpu": "0"}]}, "cells[0].cpu: unknown. Is cpus meant?"),
+        ({"cells": [{**CELL, "cpus": 4}]}, "cells[0].cpus: a text or a list is expected, not 4"),
+        ({"cells": [{**CELL, "cpus": [-1]}]}, "cells[0].cpus: '-1' in '-1' is not a CPU number or range"),
+        ({"cells": [{**CELL, "id": 10**30}]}, "cells[0].id: not between 0 and 16383"),
+        ({"cells": [{**CELL, "pages": {"2M": 1}}]}, 'cells[0].pages["2M"]: a number is expected as the name'),
+        ({"cells": [{**CELL, "pages": {"0": 1}}]}, "cells[0].pages: not between 1 and 1099511627776"),
+        ({"pci": [{"address": "x"}]}, "pci[0].address: 'x' is not a PCI address"),
+        ({"page_size_kib": 0}, "page_size_kib: not between 1 and 1024"),
+        ({"cpu_allocation_ratio": "4"}, 'cpu_allocation_ratio: a number is expected, not "4"'),
+        ({"used_memory_mb": 10**30}, "used_memory_mb: not between 0 and 1099511627776"),
+        ({"dedicated": "0-9"}, "dedicated: CPUs 4-9 are in no cell"),
+    ],
+)
+def test_a_fault_is_told_by_its_path(parts: dict[str, Any], fault: str) -> None:
+    assert faults_of_short(**parts)[0].startswith(fault)
