@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from agent.core.fit.decide import fit
+from agent.core.fit.host import HostFacts, Offer, offer
+from agent.core.fit.rules import FitRules, NoFit
+from agent.core.host_config import HostConfig
+from agent.core.instance import InstanceRequest
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
+from agent.core.snapshot import Snapshot
 from agent.core.values import Value
 
 
@@ -24,3 +30,24 @@ class Refused(Value, frozen=True, kw_only=True, tag="refused"):
 
 
 Answer = Admitted | Refused
+
+
+def admit(request: InstanceRequest, snapshot: Snapshot, facts: HostFacts) -> Answer:
+    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration."""
+    found = fit(request, offered(snapshot, facts), rules(snapshot.config))
+    epoch, generation = snapshot.identity.epoch, snapshot.generation
+    if isinstance(found, NoFit):
+        return Refused(reasons=found.reasons, epoch=epoch, generation=generation)
+    return Admitted(placement=found, epoch=epoch, generation=generation)
+
+
+def offered(snapshot: Snapshot, facts: HostFacts) -> Offer:
+    """What the host has for one who comes now."""
+    sightings = snapshot.ledger.sightings
+    uncertain = sorted(sightings[uuid].label for uuid, holds in snapshot.holds.items() if holds.uncertain)
+    return offer(facts, snapshot.usage, uncertain)
+
+
+def rules(config: HostConfig) -> FitRules:
+    """How the operator wants guests placed."""
+    return FitRules(pack=config.pack_cells, share_cells=config.share_cells)

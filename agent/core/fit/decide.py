@@ -1,0 +1,159 @@
+"""The answer: a placement, or every reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agent.core.cpuset import CpuSet
+from agent.core.fit.host import CellOffer, Offer
+from agent.core.fit.matching import Shortage
+from agent.core.fit.needs import Need
+from agent.core.fit.order import ordered
+from agent.core.fit.place import place_cell, placement
+from agent.core.fit.rules import FitRules, NoFit
+from agent.core.fit.search import Choice, Stopped, choose, nearest
+from agent.core.fit.serve import needs, serve, too_far, unserved
+from agent.core.fit.sharing import Shared, share
+from agent.core.fit.table import Table, table
+from agent.core.fit.take import PlacementBroken, check, take
+from agent.core.instance import InstanceRequest
+from agent.core.placement import CellPlacement, Placement
+from agent.core.reasons import (
+    CellsContended,
+    CpusUncertain,
+    DevicesContended,
+    EmulatorHomeless,
+    MemoryShort,
+    Reason,
+    SearchStopped,
+    SharedCpusShort,
+    SharedOverRatio,
+    TooFewCells,
+)
+
+AS_NOVA = FitRules()
+
+
+def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Placement | NoFit:
+    """A placement, or every reason why not; the same for the same arguments.
+
+    Raises PlacementBroken when the placement found would break a rule, which is a fault of this program.
+    """
+    wanted = needs(request.devices, offer)
+    reasons = [*_host_reasons(request, offer), *unserved(wanted, offer)]
+    found = (
+        _floating(request, wanted, offer, reasons)
+        if not request.cells
+        else _in_cells(request, wanted, offer, rules, reasons)
+    )
+    if isinstance(found, Placement):
+        check(request, found, offer)
+    return found
+
+
+def _floating(
+    request: InstanceRequest, wanted: Sequence[Need], offer: Offer, reasons: Sequence[Reason]
+) -> Placement | NoFit:
+    """A guest without cells: it counts in the host's row alone, and no device is far from it."""
+    devices = None if reasons else serve(wanted, offer, None)
+    return NoFit(reasons=tuple(reasons)) if devices is None else placement(request, (), devices, offer, None)
+
+
+def _in_cells(
+    request: InstanceRequest, wanted: Sequence[Need], offer: Offer, rules: FitRules, reasons: list[Reason]
+) -> Placement | NoFit:
+    made = table(request, ordered(request, offer, rules))
+    if reasons:
+        return NoFit(reasons=(*reasons, *made.reasons))
+    found = choose(made, wanted, offer, rules)
+    if isinstance(found, Choice):
+        return _placed(request, made, found, offer)
+    if rules.share_cells:
+        shared = share(request, wanted, offer, made.hosts, rules.most_steps)
+        if isinstance(shared, Shared):
+            return _with_memory(request, placement(request, shared.cells, shared.devices, offer, shared.own), offer)
+        found = shared if isinstance(shared, Stopped) else found
+    return NoFit(reasons=(*made.reasons, *_why(found, request, made, wanted, offer)))
+
+
+def _placed(request: InstanceRequest, made: Table, found: Choice, offer: Offer) -> Placement | NoFit:
+    cells: list[CellPlacement] = []
+    own: int | None = None
+    for cell, column in zip(request.cells, found.columns, strict=True):
+        placed = place_cell(cell, request, made.hosts[column])
+        if placed is None:
+            raise PlacementBroken(f"guest cell {cell.id} was said to fit and does not ({request})")
+        cells.append(placed[0])
+        own = placed[1] if own is None else own
+    return _with_memory(request, placement(request, cells, found.devices, offer, own), offer)
+
+
+def _with_memory(request: InstanceRequest, made: Placement, offer: Offer) -> Placement | NoFit:
+    """Page size `any` may have fallen back to small pages, which then must be free on the host as a whole too."""
+    if request.page_size != "any":
+        return made
+    after = take(offer, made)
+    asked_kib = offer.memory_really_kib - after.memory_really_kib
+    if not asked_kib or after.memory_really_kib >= 0:
+        return made
+    return NoFit(
+        reasons=(MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=offer.memory_really_kib),)
+    )
+
+
+def _why(
+    found: Shortage | Stopped | None, request: InstanceRequest, made: Table, wanted: Sequence[Need], offer: Offer
+) -> Iterator[Reason]:
+    cells = CpuSet(room.facts.id for room in made.hosts)
+    if isinstance(found, Stopped):
+        yield SearchStopped(steps=found.steps)
+    if isinstance(found, Shortage) and len(request.cells) > len(made.hosts):
+        yield TooFewCells(asked=len(request.cells), cells=cells)
+    elif isinstance(found, Shortage) and len(found.rows) > 1:
+        guest_cells = CpuSet(request.cells[row].id for row in found.rows)
+        yield CellsContended(guest_cells=guest_cells, cells=_ids(made.hosts, found.columns))
+    elif found is None:
+        yield from _why_far(made, [need for need in wanted if need.is_hard], offer)
+
+
+def _why_far(made: Table, hard: Sequence[Need], offer: Offer) -> Iterator[Reason]:
+    """Each request on the host cells that are best for it; where each would be served there, it is their number."""
+    alone = [reason for need in hard for reason in too_far((need,), offer, nearest(made, need, offer))]
+    yield from alone or (DevicesContended(requests=tuple(need.request.id for need in hard)),)
+
+
+def _ids(hosts: Sequence[CellOffer], mask: int) -> CpuSet:
+    return CpuSet(hosts[n].facts.id for n in CpuSet.from_mask(mask))
+
+
+def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
+    pinned = request.pinned
+    if pinned and offer.uncertain:
+        yield CpusUncertain(guests=offer.uncertain)
+    if len(request.realtime) == request.vcpus and not _has_emulator_home(request, offer):
+        yield EmulatorHomeless(vcpus=request.realtime)
+    floating = request.vcpus - len(pinned)
+    if not request.cells and floating > offer.shared.bit_count():
+        shared = CpuSet.from_mask(offer.shared)
+        yield SharedCpusShort(guest_cell=None, cell=None, asked=floating, shared=shared)
+    elif floating > max(offer.floating, 0):
+        yield SharedOverRatio(
+            guest_cell=None, cell=None, asked=floating, free=offer.floating, limit=offer.floating_limit
+        )
+    yield from _host_memory_reasons(request, offer)
+
+
+def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
+    if request.emulator_policy == "share":
+        return bool(offer.shared) and not offer.facts.is_legacy
+    return request.emulator_policy == "isolate"
+
+
+def _host_memory_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
+    """Small-page memory of all cells together: guests without cells have some of it, and of no cell's in the books."""
+    small = {room.facts.small_kib for room in offer.cells}
+    if request.page_size is not None and request.page_size != "small" and request.page_size not in small:
+        return
+    free_kib = offer.memory_really_kib if request.cpu_policy == "dedicated" else offer.memory_kib
+    if request.memory_kib > free_kib:
+        yield MemoryShort(guest_cell=None, cell=None, asked_kib=request.memory_kib, free_kib=free_kib)

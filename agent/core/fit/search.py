@@ -1,0 +1,193 @@
+"""Which host cells a guest takes, when each guest cell has one of its own and devices must be near.
+
+Without devices it is a bipartite matching. With devices of one kind the question is which matchable set of host cells
+has the most of them: sets that can be matched form a matroid, so taking host cells by falling number of devices, as
+long as the set can still be matched, is exact. With devices of several kinds that can pull apart, a branch and bound
+over the host cells is run on top of it, bounded by the most devices of each kind (and of each two, three, ... kinds
+together) that any completion could reach. Its steps are limited by FitRules.most_steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from agent.core.cpuset import CpuSet
+from agent.core.fit.branch import Branch, Demand
+from agent.core.fit.host import CellOffer, Offer
+from agent.core.fit.matching import Matching, Shortage, first_match, match
+from agent.core.fit.needs import Need
+from agent.core.fit.rules import FitRules
+from agent.core.fit.serve import serve
+from agent.core.fit.table import Table
+from agent.core.placement import GivenDevices
+
+MOST_TOGETHER = 4
+"""Kinds of devices whose unions are bounded too; beyond that each alone and all together."""
+
+
+class Choice(NamedTuple):
+    """columns: number of the host cell of each guest cell. devices: given beside them."""
+
+    columns: tuple[int, ...]
+    devices: tuple[GivenDevices, ...] = ()
+
+
+class Stopped(NamedTuple):
+    """The bound of the search was met before an answer."""
+
+    steps: int
+
+
+def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -> Choice | Shortage | Stopped | None:
+    """Host cells and devices; a Shortage where guest cells alone do not fit, None where the devices are too far.
+
+    The guest's cells stay as close to each other as can be, then the order of the table counts. Devices that may be far
+    are near if that is possible at all.
+    """
+    everything = (1 << len(table.hosts)) - 1
+    whole = match(table.rows, everything)
+    if isinstance(whole, Shortage):
+        return whole
+    regions = tuple(_regions(table, everything))
+    if not needs:
+        matched = (first_match(table.rows, mask) for mask in regions)
+        return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
+    search = _Search(table, needs, offer)
+    for near_only in (True, False):
+        for mask in regions:
+            choice = search.quick(mask, near_only=near_only)
+            if choice is not None:
+                return choice
+    return search.exact(rules.most_steps) if any(need.is_hard for need in needs) else None
+
+
+def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
+    """The host cells that the guest could have with the most devices for this request alone; none when it could have
+    none at all."""
+    search = _Search(table, (need,), offer)
+    demand = _demand(((need,),), offer, search.ids, near_only=False)
+    chosen = search.heaviest((1 << len(table.hosts)) - 1, [demand.share(n) for n in range(len(table.hosts))])
+    return CpuSet(search.ids[n] for n in CpuSet.from_mask(chosen or 0))
+
+
+class _Search:
+    def __init__(self, table: Table, needs: Sequence[Need], offer: Offer) -> None:
+        self._table, self._needs, self._offer = table, needs, offer
+        self._columns = _transposed(table.rows, len(table.hosts))
+        self.ids = [room.facts.id for room in table.hosts]
+
+    def quick(self, mask: int, *, near_only: bool) -> Choice | None:
+        """The matchable set with the most devices; exact when all devices are of one kind."""
+        wanted = [need for need in self._needs if near_only or need.is_hard]
+        demands = _demands(wanted, self._offer, self.ids, near_only=near_only)
+        weights = [sum(demand.share(n) for demand in demands) for n in range(len(self.ids))]
+        chosen = self.heaviest(mask, weights)
+        if chosen is None or any(demand.short(chosen) for demand in demands):
+            return None
+        return self._served(chosen, near_only=near_only)
+
+    def exact(self, most_steps: int) -> Choice | Stopped | None:
+        """Every set that could do, best first."""
+        hard = [need for need in self._needs if need.is_hard]
+        demands = _demands(hard, self._offer, self.ids, near_only=False)
+        branch = Branch(
+            columns=self._columns,
+            guest_cells=len(self._table.rows),
+            demands=demands,
+            are_alike=not any(spec.device_type == "type-PF" for need in hard for spec in need.request.specs),
+            most_steps=most_steps,
+        )
+        for chosen in branch.sets():
+            found = self._served(chosen, near_only=False)
+            if found is not None:
+                return found
+        return Stopped(branch.steps) if branch.stopped else None
+
+    def _served(self, chosen: int, *, near_only: bool) -> Choice | None:
+        cells = CpuSet(self.ids[n] for n in CpuSet.from_mask(chosen))
+        devices = serve(self._needs, self._offer, cells, near_only=near_only)
+        columns = first_match(self._table.rows, chosen)
+        return None if devices is None or isinstance(columns, Shortage) else Choice(columns, devices)
+
+    def heaviest(self, mask: int, weights: Sequence[int]) -> int | None:
+        """The matchable set of the greatest weight; of equal ones that with the preferred host cells."""
+        found = Matching(self._columns)
+        guests, chosen = (1 << len(self._table.rows)) - 1, 0
+        for n in sorted(CpuSet.from_mask(mask), key=lambda n: -weights[n]):
+            if self._columns[n] and found.add_row(n, guests) is None:
+                chosen |= 1 << n
+                if len(found.column_of) == len(self._table.rows):
+                    return chosen
+        return None
+
+
+def _demands(needs: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:
+    """One for each kind of devices, and one for each union of kinds."""
+    kinds: dict[object, list[Need]] = {}
+    for need in needs:
+        kinds.setdefault((need.pools, need.request.numa_policy), []).append(need)
+    groups = list(kinds.values())
+    sizes = range(1, len(groups) + 1) if len(groups) <= MOST_TOGETHER else (1, len(groups))
+    unions = itertools.chain.from_iterable(itertools.combinations(groups, size) for size in sizes)
+    return tuple(_demand(union, offer, ids, near_only=near_only) for union in unions)
+
+
+def _demand(union: Sequence[Sequence[Need]], offer: Offer, ids: Sequence[int], *, near_only: bool) -> Demand:
+    kinds = [kind[0] for kind in union]
+    near = [sum(kind.near.get(cell, 0) for kind in kinds) for cell in ids]
+    if len(kinds) > 1 and all(kind.request.numa_policy != "socket" for kind in kinds):
+        together = _free_by_cell(kinds, offer)
+        near = [min(count, together.get(cell, 0)) for count, cell in zip(near, ids, strict=True)]
+    return Demand(
+        wanted=sum(need.request.count for kind in union for need in kind),
+        near=tuple(near),
+        elsewhere=0 if near_only else sum(kind.elsewhere for kind in kinds),
+    )
+
+
+def _free_by_cell(kinds: Sequence[Need], offer: Offer) -> Mapping[int | None, int]:
+    pools = offer.facts.devices.pools
+    masks: dict[int | None, int] = {}
+    for number in {number for kind in kinds for number in kind.pools}:
+        cell = pools[number].first.cell
+        masks[cell] = masks.get(cell, 0) | pools[number].devices & offer.devices
+    return {cell: mask.bit_count() for cell, mask in masks.items()}
+
+
+def _transposed(rows: Sequence[int], width: int) -> list[int]:
+    return [sum(1 << row for row, mask in enumerate(rows) if mask >> n & 1) for n in range(width)]
+
+
+def _regions(table: Table, everything: int) -> Iterator[int]:
+    """Sets of host cells that lie close together, the closest first and all of them last."""
+    hosts = table.hosts
+    if 1 < len(table.rows) < len(hosts):
+        usable = everything & _union(table.rows)
+        seen = {everything}
+        for radius in _radii(hosts)[:-1]:
+            for room in hosts:
+                mask = usable & _within(room, hosts, radius)
+                if mask not in seen and mask.bit_count() >= len(table.rows):
+                    seen.add(mask)
+                    yield mask
+    yield everything
+
+
+def _union(rows: Sequence[int]) -> int:
+    mask = 0
+    for row in rows:
+        mask |= row
+    return mask
+
+
+def _radii(hosts: Sequence[CellOffer]) -> list[int]:
+    """Every distance between two of the cells, ascending; one at least."""
+    ids = [room.facts.id for room in hosts]
+    return sorted({room.facts.distances.get(cell, 0) for room in hosts for cell in ids})
+
+
+def _within(room: CellOffer, hosts: Sequence[CellOffer], radius: int) -> int:
+    distances = room.facts.distances
+    return sum(1 << n for n, other in enumerate(hosts) if distances.get(other.facts.id, 0) <= radius)
