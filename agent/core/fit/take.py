@@ -88,6 +88,8 @@ def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Ite
     yield from _device_faults(request, placement, offer)
     left = take(offer, placement)
     for before, after in zip(offer.cells, left.cells, strict=True):
+        if after is before:
+            continue
         where = f"on cell {before.facts.id}"
         if after.floating < min(before.floating, 0):
             yield f"too many floating vCPUs {where}"
