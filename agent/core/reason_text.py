@@ -1,0 +1,342 @@
+"""Why a guest does not fit, in words: one sentence for each reason, without a full stop at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from agent.core.conflicts import Owner
+from agent.core.cpuset import CpuSet
+from agent.core.reasons import (
+    CellsContended,
+    CellWithheld,
+    CpusShort,
+    CpusUncertain,
+    DevicesContended,
+    DevicesFar,
+    DevicesShort,
+    EmulatorCpuShort,
+    EmulatorHomeless,
+    GroupViolated,
+    MemoryShort,
+    NoSiblings,
+    NoSuchPages,
+    PagesShort,
+    PagesUneven,
+    Reason,
+    SearchStopped,
+    SharedCpusShort,
+    SharedOverRatio,
+    SocketsUnknown,
+    ThreadsShort,
+    TooFewCells,
+)
+from agent.core.usage.rows import CpuHolder
+from agent.core.words import agrees, count, plain, plural, some
+
+_KIB_PER_MIB = 1024
+_UNITS = ((1 << 30, "TiB"), (1 << 20, "GiB"), (1 << 10, "MiB"), (1, "KiB"))
+
+
+def sentence(reason: Reason) -> str:
+    """What is asked for, what there is, where, and who has the rest. Names of guests are made safe to show."""
+    return plain(_sentence(reason))
+
+
+def page_size(kib: int) -> str:
+    """The exact size of a page: "2 MiB", "1 GiB", "64 KiB"."""
+    size, unit = next((size, unit) for size, unit in _UNITS if kib % size == 0)
+    return f"{kib // size} {unit}"
+
+
+def owner_name(owner: Owner) -> str:
+    """Who it is, for a sentence: a guest's name (or uuid), else "the kernel", "the configuration", "claim ID"."""
+    if owner.type == "claim":
+        return f"claim {plain(owner.label)}"
+    if owner.name or owner.uuid:
+        return plain(owner.label)
+    return {"domain": "an unknown guest", "kernel": "the kernel", "config": "the configuration"}[owner.type]
+
+
+def mib_asked(kib: int) -> str:
+    """An amount that is needed, in MiB, rounded up: what it is compared with must not look like enough."""
+    return f"{-(-kib // _KIB_PER_MIB)} MiB"
+
+
+def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
+    match reason:
+        case CpusShort():
+            return _cpus_short(reason)
+        case ThreadsShort():
+            return _threads_short(reason)
+        case NoSiblings():
+            return _no_siblings(reason)
+        case EmulatorCpuShort():
+            return _emulator_cpu_short(reason)
+        case EmulatorHomeless():
+            return _emulator_homeless(reason)
+        case SharedCpusShort():
+            return _shared_cpus_short(reason)
+        case SharedOverRatio():
+            return _shared_over_ratio(reason)
+        case MemoryShort():
+            return _memory_short(reason)
+        case PagesShort():
+            return _pages_short(reason)
+        case PagesUneven():
+            return _pages_uneven(reason)
+        case NoSuchPages():
+            return _no_such_pages(reason)
+        case CellWithheld():
+            return _cell_withheld(reason)
+        case TooFewCells():
+            return _too_few_cells(reason)
+        case CellsContended():
+            return _cells_contended(reason)
+        case CpusUncertain():
+            return _cpus_uncertain(reason)
+        case DevicesShort():
+            return _devices_short(reason)
+        case DevicesFar():
+            return _devices_far(reason)
+        case DevicesContended():
+            return _devices_contended(reason)
+        case SocketsUnknown():
+            return _sockets_unknown(reason)
+        case SearchStopped():
+            return _search_stopped(reason)
+        case GroupViolated():
+            return _group_violated(reason)
+        case _:
+            assert_never(reason)
+
+
+def _cpus_short(reason: CpusShort) -> str:
+    total, free = len(reason.dedicated), len(reason.free)
+    asks = f"guest cell {reason.guest_cell} asks for {reason.asked}"
+    if not total:
+        return f"Cell {reason.cell} has no dedicated CPUs; {asks}"
+    which = f" ({reason.free})" if reason.free else ""
+    has = f"Cell {reason.cell} has {free or 'none'} of {count(total, 'dedicated CPU')} free{which}"
+    return "; ".join([has, asks, *_held(reason.holders)])
+
+
+def _held(holders: Iterable[CpuHolder]) -> list[str]:
+    """ "4-5 are held by web1, 7 by web2 and web3"; nothing when nobody is known to hold any."""
+    by_owners: dict[tuple[Owner, ...], list[int]] = {}
+    for holder in holders:
+        by_owners.setdefault(holder.owners, []).append(holder.cpu)
+    sets = [(CpuSet(cpus), _owners(owners)) for owners, cpus in by_owners.items()]
+    if not sets:
+        return []
+    (cpus, owners), *others = sets
+    first = f"{cpus} {agrees(cpus, 'is', 'are')} held by {owners}"
+    return [some([first, *(f"{cpus} by {owners}" for cpus, owners in others)])]
+
+
+def _owners(owners: Iterable[Owner]) -> str:
+    return _and([owner_name(owner) for owner in owners]) or "somebody unknown"
+
+
+def _and(names: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and 4 more"."""
+    if len(names) > 5:
+        return some(names, 4)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _threads_short(reason: ThreadsShort) -> str:
+    room = f"for only {reason.placeable}" if reason.placeable else "for none"
+    wish = {
+        "isolate": "whole free cores",
+        "require": "free siblings",
+        "prefer": "free threads",
+    }[reason.policy]
+    return (
+        f"{_free_on(reason.cell, reason.free)}, but {wish} {room} of the {count(reason.asked, 'vCPU')} of guest cell "
+        f"{reason.guest_cell} (thread policy {reason.policy})"
+    )
+
+
+def _free_on(cell: int, free: CpuSet) -> str:
+    return f"Cell {cell} has {count(len(free), 'dedicated CPU')} free{f' ({free})' if free else ''}"
+
+
+def _no_siblings(reason: NoSiblings) -> str:
+    return (
+        f"The cores of cell {reason.cell} have one thread each; "
+        f"guest cell {reason.guest_cell} asks for siblings (thread policy require)"
+    )
+
+
+def _emulator_cpu_short(reason: EmulatorCpuShort) -> str:
+    vcpus = count(reason.asked - 1, "vCPU")
+    return (
+        f"{_free_on(reason.cell, reason.free)}, enough for the {vcpus} of guest cell {reason.guest_cell}, "
+        "but none is left for the emulator alone (emulator threads isolate)"
+    )
+
+
+def _emulator_homeless(reason: EmulatorHomeless) -> str:
+    return (
+        f"All vCPUs ({reason.vcpus}) are realtime, so that emulator threads cannot run beside them: they need a CPU of "
+        "their own (emulator threads isolate) or a shared set on this host (share)"
+    )
+
+
+def _shared_cpus_short(reason: SharedCpusShort) -> str:
+    cpus = f"{count(len(reason.shared), 'shared CPU')}" + (f" ({reason.shared})" if reason.shared else "")
+    return (
+        f"{_place(reason.cell)} has {cpus}; {_asker(reason.guest_cell)} has "
+        f"{count(reason.asked, 'floating vCPU')}, and no two of them may share a CPU"
+    )
+
+
+def _shared_over_ratio(reason: SharedOverRatio) -> str:
+    if reason.free > 0:
+        room = f"{reason.free} of {count(reason.limit, 'floating vCPU')} left"
+    else:
+        over = f" ({-reason.free} too many)" if reason.free else ""
+        room = f"none of {count(reason.limit, 'floating vCPU')} left{over}"
+    return f"{_place(reason.cell)} has {room} by its CPU ratio; {_asker(reason.guest_cell)} asks for {reason.asked}"
+
+
+def _memory_short(reason: MemoryShort) -> str:
+    return (
+        f"{_place(reason.cell)} has {_memory_free(reason.free_kib)}; "
+        f"{_asker(reason.guest_cell)} asks for {mib_asked(reason.asked_kib)}"
+    )
+
+
+def _pages_short(reason: PagesShort) -> str:
+    kept = f" besides {reason.reserved} kept in reserve" if reason.reserved else ""
+    over = f" ({-reason.free} too many are in use)" if reason.free < 0 else ""
+    free = max(reason.free, 0)
+    return (
+        f"Cell {reason.cell} has {count(free, f'{page_size(reason.size_kib)} page')} free{kept}{over}; "
+        f"guest cell {reason.guest_cell} asks for {reason.asked}"
+    )
+
+
+def _pages_uneven(reason: PagesUneven) -> str:
+    return (
+        f"Guest cell {reason.guest_cell} has {_exactly(reason.memory_kib)} of memory, "
+        f"which is not a whole number of the {page_size(reason.size_kib)} pages of cell {reason.cell}"
+    )
+
+
+def _no_such_pages(reason: NoSuchPages) -> str:
+    wish = f"{page_size(reason.asked)} pages" if isinstance(reason.asked, int) else f"{reason.asked} pages"
+    sizes = [page_size(kib) for kib in reason.sizes_kib]
+    has = f"has pages of {_and(sizes)}" if sizes else "has no pages"
+    only = " only" if len(sizes) == 1 else ""
+    return f"Guest cell {reason.guest_cell} asks for {wish}; cell {reason.cell} {has}{only}"
+
+
+def _cell_withheld(reason: CellWithheld) -> str:
+    return (
+        f"A cpuset of this host withholds the memory of cell {reason.cell}, "
+        f"so that guest cell {reason.guest_cell} cannot go there"
+    )
+
+
+def _too_few_cells(reason: TooFewCells) -> str:
+    number = len(reason.cells)
+    which = f" ({reason.cells})" if reason.cells else ""
+    return f"The guest has {count(reason.asked, 'cell')}; this host has {count(number, 'cell')} with CPUs{which}"
+
+
+def _cells_contended(reason: CellsContended) -> str:
+    number = len(reason.cells)
+    only = f"only {plural(reason.cells, 'cell')}" if number else "no cell"
+    return (
+        f"Guest {plural(reason.guest_cells, 'cell')} {agrees(reason.guest_cells, 'has', 'together have')} "
+        f"{only} of the host to choose from, and each needs a cell of its own"
+    )
+
+
+def _cpus_uncertain(reason: CpusUncertain) -> str:
+    names = [plain(name) for name in reason.guests]
+    return (
+        f"Nobody knows which CPUs {_and(names)} {agrees(names, 'is', 'are')} pinned to, "
+        "so that no dedicated CPU can be promised"
+    )
+
+
+def _devices_short(reason: DevicesShort) -> str:
+    asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')}"
+    if not reason.offered:
+        return f"{asks}; [pci] device_spec offers none of that kind"
+    held = f", and {_owners(reason.holders)} {agrees(reason.holders, 'has', 'have')} others" if reason.holders else ""
+    return f"{asks}; {reason.free or 'none'} of {reason.offered} of that kind {_is(reason.free)} free{held}"
+
+
+def _devices_far(reason: DevicesFar) -> str:
+    near = {
+        "required": "on its own host cells",
+        "socket": "on the sockets of its host cells",
+        "legacy": "on its own host cells or on none",
+        "preferred": "anywhere",
+    }[reason.policy]
+    cells = plural(reason.cells, "cell") if reason.cells else "no cell"
+    return (
+        f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')} {near} (policy {reason.policy}); "
+        f"the guest could have {cells}, for which {reason.near or 'none'} {_is(reason.near)} free{_elsewhere(reason)}"
+    )
+
+
+def _elsewhere(reason: DevicesFar) -> str:
+    """ ", of 1 on cell 0 and 2 without a cell"."""
+    where = [f"{many} on cell {cell}" for cell, many in sorted(reason.by_cell.items()) if many]
+    where += [f"{reason.elsewhere} without a cell"] if reason.elsewhere else []
+    return f", of {_and(where)}" if where else ""
+
+
+def _devices_contended(reason: DevicesContended) -> str:
+    names = [plain(name) for name in reason.requests]
+    return f"Requests {_and(names)} could each be served alone, but not together: they compete for the same devices"
+
+
+def _sockets_unknown(reason: SocketsUnknown) -> str:
+    cells = f"{plural(reason.cells, 'cell')} {agrees(reason.cells, 'is', 'are')}"
+    return (
+        f"Request {plain(reason.request)} asks for devices on the socket of the guest (policy socket), "
+        f"but {cells} on no socket or on several"
+    )
+
+
+def _search_stopped(reason: SearchStopped) -> str:
+    steps = count(reason.steps, "step")
+    return f"The search for host cells ended after {steps} without an answer, so that there may still be a choice"
+
+
+def _group_violated(reason: GroupViolated) -> str:
+    group, names = plain(reason.group), [plain(member) for member in reason.members]
+    here = f"{some(names)} {agrees(names, 'is', 'are')} here" if names else "none of its members is here"
+    if reason.policy in ("affinity", "soft-affinity"):
+        return f"Server group {group} wants its members on one host (policy {reason.policy}); {here}"
+    most = count(reason.limit, "member")
+    return f"Server group {group} allows {most} on one host (policy {reason.policy}); {here}"
+
+
+def _place(cell: int | None) -> str:
+    return "The host as a whole" if cell is None else f"Cell {cell}"
+
+
+def _asker(guest_cell: int | None) -> str:
+    return "the guest" if guest_cell is None else f"guest cell {guest_cell}"
+
+
+def _memory_free(kib: int) -> str:
+    if kib >= _KIB_PER_MIB:
+        return f"{kib // _KIB_PER_MIB} MiB of small-page memory free"
+    over = -kib // _KIB_PER_MIB
+    return "no small-page memory free" + (f" ({over} MiB too much is in use)" if over > 0 else "")
+
+
+def _exactly(kib: int) -> str:
+    return f"{kib} KiB" if kib % _KIB_PER_MIB else f"{kib // _KIB_PER_MIB} MiB"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,127 @@
+"""Changes that would make a guest fit that does not: one value for each kind. `core/relaxation_text` has the words.
+
+They are told only when the fit was run with them and said yes (`core/fit/relax`), and never for a claim.
+"""
+
+from __future__ import annotations
+
+from agent.core.cpuset import CpuSet
+from agent.core.instance import EmulatorPolicy, PageWord, ThreadPolicy
+from agent.core.pci_request import PciNumaPolicy
+from agent.core.values import Value
+
+
+class CellLack(Value, frozen=True, kw_only=True):
+    """What a host cell would have to have free beside what it has. cpus: dedicated CPUs that others have now, the
+    fewest that help; floating: vCPUs; pages: of page_size_kib."""
+
+    cell: int
+    cpus: CpuSet = CpuSet()
+    floating: int = 0
+    memory_kib: int = 0
+    pages: int = 0
+    page_size_kib: int | None = None
+
+
+class MoreFree(Value, frozen=True, kw_only=True, tag="more-free"):
+    """It would fit if others gave this back. cells: by id. floating, memory_kib: in any cell, beside what the cells
+    have to get."""
+
+    cells: tuple[CellLack, ...] = ()
+    floating: int = 0
+    memory_kib: int = 0
+
+
+class OtherDevicePolicy(Value, frozen=True, kw_only=True, tag="other-device-policy"):
+    """It would fit if these requests had that policy."""
+
+    requests: tuple[str, ...]
+    policy: PciNumaPolicy
+
+
+class OtherThreadPolicy(Value, frozen=True, kw_only=True, tag="other-thread-policy"):
+    """It would fit with that thread policy of the CPUs."""
+
+    policy: ThreadPolicy
+
+
+class OtherEmulatorPolicy(Value, frozen=True, kw_only=True, tag="other-emulator-policy"):
+    """It would fit with that policy for the emulator's threads; None: beside the vCPUs, nothing said."""
+
+    policy: EmulatorPolicy | None
+
+
+class OtherPageSize(Value, frozen=True, kw_only=True, tag="other-page-size"):
+    """It would fit with pages of that size, in KiB or as a word."""
+
+    page_size: int | PageWord
+
+
+class OtherCells(Value, frozen=True, kw_only=True, tag="other-cells"):
+    """It would fit with so many cells, vCPUs and memory spread evenly over them (hw:numa_nodes)."""
+
+    count: int
+
+
+class FewerVcpus(Value, frozen=True, kw_only=True, tag="fewer-vcpus"):
+    """It would fit with so many vCPUs, the most that do; memory and the number of cells stay."""
+
+    vcpus: int
+
+
+class LessMemory(Value, frozen=True, kw_only=True, tag="less-memory"):
+    """It would fit with so much memory, the most that does, in whole MiB for each cell."""
+
+    memory_kib: int
+
+
+class FewerDevices(Value, frozen=True, kw_only=True, tag="fewer-devices"):
+    """It would fit if that request asked for so many devices, the most that do; 0: without them."""
+
+    request: str
+    count: int
+
+
+class ShareCells(Value, frozen=True, kw_only=True, tag="share-cells"):
+    """It would fit if several of its cells might go to one host cell, which is a matter of the configuration."""
+
+
+class Leaving(Value, frozen=True, kw_only=True):
+    """A guest that would have to go. cells: host cells in which it holds something."""
+
+    uuid: str
+    name: str
+    cells: CpuSet = CpuSet()
+
+    @property
+    def label(self) -> str:
+        """Its name, or its uuid where the name shows nothing."""
+        return self.name if self.name.strip() else self.uuid
+
+
+class GuestsLeave(Value, frozen=True, kw_only=True, tag="guests-leave"):
+    """It would fit if these guests were not here, and no fewer of them would do."""
+
+    guests: tuple[Leaving, ...]
+
+
+Relaxation = (
+    MoreFree
+    | OtherDevicePolicy
+    | OtherThreadPolicy
+    | OtherEmulatorPolicy
+    | OtherPageSize
+    | OtherCells
+    | ShareCells
+    | FewerDevices
+    | FewerVcpus
+    | LessMemory
+    | GuestsLeave
+)
+
+
+class Relaxations(Value, frozen=True, kw_only=True):
+    """found: the smallest first. untried: guests whose leaving was not looked at, since the bound on tries was met."""
+
+    found: tuple[Relaxation, ...] = ()
+    untried: int = 0

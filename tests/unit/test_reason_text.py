@@ -1,0 +1,250 @@
+"""What a refusal says, whole sentences."""
+
+from __future__ import annotations
+
+import typing
+from types import MappingProxyType
+
+import pytest
+
+from agent.core import reasons
+from agent.core.conflicts import Owner
+from agent.core.cpuset import CpuSet
+from agent.core.instance import ThreadPolicy
+from agent.core.pci_request import PciNumaPolicy
+from agent.core.reason_text import sentence
+from agent.core.reasons import Reason
+from agent.core.usage import CpuHolder
+
+KIB = 1024
+
+
+def cpus(text: str) -> CpuSet:
+    return CpuSet.parse(text)
+
+
+def web(name: str) -> Owner:
+    return Owner(type="domain", name=name, uuid=f"uuid-of-{name}")
+
+
+def held(text: str, *names: str) -> tuple[CpuHolder, ...]:
+    return tuple(CpuHolder(cpu=cpu, owners=tuple(web(name) for name in names)) for cpu in cpus(text))
+
+
+def cpus_short(free: str, *holders: CpuHolder, dedicated: str = "4-7", asked: int = 4) -> Reason:
+    return reasons.CpusShort(
+        guest_cell=0, cell=1, asked=asked, free=cpus(free), dedicated=cpus(dedicated), holders=holders
+    )
+
+
+def threads_short(policy: ThreadPolicy, placeable: int, free: str = "4-7") -> Reason:
+    return reasons.ThreadsShort(guest_cell=0, cell=1, policy=policy, asked=4, placeable=placeable, free=cpus(free))
+
+
+def devices_far(policy: PciNumaPolicy, cells: str, near: int, by_cell: dict[int, int], elsewhere: int) -> Reason:
+    return reasons.DevicesFar(
+        request="alias:nic",
+        policy=policy,
+        asked=1,
+        cells=cpus(cells),
+        near=near,
+        by_cell=MappingProxyType(by_cell),
+        elsewhere=elsewhere,
+    )
+
+
+SENTENCES: tuple[tuple[Reason, str], ...] = (
+    (
+        cpus_short("6-7", *held("4-5", "web1")),
+        "Cell 1 has 2 of 4 dedicated CPUs free (6-7); guest cell 0 asks for 4; 4-5 are held by web1",
+    ),
+    (
+        cpus_short("", *held("4", "web1"), *held("5-6", "a", "b"), *held("7", "web2")),
+        (
+            "Cell 1 has none of 4 dedicated CPUs free; guest cell 0 asks for 4; "
+            "4 is held by web1, 5-6 by a and b, 7 by web2"
+        ),
+    ),
+    (
+        cpus_short("", *(holder for n in range(7) for holder in held(str(n), f"vm{n}")), dedicated="0-6"),
+        (
+            "Cell 1 has none of 7 dedicated CPUs free; guest cell 0 asks for 4; "
+            "0 is held by vm0, 1 by vm1, 2 by vm2, 3 by vm3, 4 by vm4 and 2 more"
+        ),
+    ),
+    (cpus_short("4", dedicated="4"), "Cell 1 has 1 of 1 dedicated CPU free (4); guest cell 0 asks for 4"),
+    (cpus_short("", dedicated=""), "Cell 1 has no dedicated CPUs; guest cell 0 asks for 4"),
+    (
+        cpus_short("", CpuHolder(cpu=4, owners=(Owner(type="claim", uuid="c-1"),)), dedicated="4", asked=1),
+        "Cell 1 has none of 1 dedicated CPU free; guest cell 0 asks for 1; 4 is held by claim c-1",
+    ),
+    (
+        threads_short("isolate", 1),
+        (
+            "Cell 1 has 4 dedicated CPUs free (4-7), but whole free cores for only 1 of the 4 vCPUs "
+            "of guest cell 0 (thread policy isolate)"
+        ),
+    ),
+    (
+        threads_short("require", 0, "4"),
+        (
+            "Cell 1 has 1 dedicated CPU free (4), but free siblings for none of the 4 vCPUs of guest cell 0 "
+            "(thread policy require)"
+        ),
+    ),
+    (
+        reasons.NoSiblings(guest_cell=0, cell=1),
+        "The cores of cell 1 have one thread each; guest cell 0 asks for siblings (thread policy require)",
+    ),
+    (
+        reasons.EmulatorCpuShort(guest_cell=0, cell=1, asked=2, free=cpus("6")),
+        (
+            "Cell 1 has 1 dedicated CPU free (6), enough for the 1 vCPU of guest cell 0, but none is left for the "
+            "emulator alone (emulator threads isolate)"
+        ),
+    ),
+    (
+        reasons.EmulatorHomeless(vcpus=cpus("0-3")),
+        (
+            "All vCPUs (0-3) are realtime, so that emulator threads cannot run beside them: they need a CPU of their "
+            "own (emulator threads isolate) or a shared set on this host (share)"
+        ),
+    ),
+    (
+        reasons.SharedCpusShort(guest_cell=2, cell=0, asked=3, shared=cpus("0-1")),
+        "Cell 0 has 2 shared CPUs (0-1); guest cell 2 has 3 floating vCPUs, and no two of them may share a CPU",
+    ),
+    (
+        reasons.SharedCpusShort(guest_cell=None, cell=None, asked=1, shared=cpus("")),
+        "The host as a whole has no shared CPUs; the guest has 1 floating vCPU, and no two of them may share a CPU",
+    ),
+    (
+        reasons.SharedOverRatio(guest_cell=None, cell=None, asked=4, free=1, limit=16),
+        "The host as a whole has 1 of 16 floating vCPUs left by its CPU ratio; the guest asks for 4",
+    ),
+    (
+        reasons.SharedOverRatio(guest_cell=0, cell=3, asked=4, free=0, limit=1),
+        "Cell 3 has none of 1 floating vCPU left by its CPU ratio; guest cell 0 asks for 4",
+    ),
+    (
+        reasons.SharedOverRatio(guest_cell=0, cell=3, asked=1, free=-1, limit=8),
+        "Cell 3 has none of 8 floating vCPUs left (1 too many) by its CPU ratio; guest cell 0 asks for 1",
+    ),
+    (
+        reasons.MemoryShort(guest_cell=0, cell=1, asked_kib=4096 * KIB, free_kib=4096 * KIB - 1),
+        "Cell 1 has 4095 MiB of small-page memory free; guest cell 0 asks for 4096 MiB",
+    ),
+    (
+        reasons.MemoryShort(guest_cell=None, cell=None, asked_kib=512 * KIB, free_kib=0),
+        "The host as a whole has no small-page memory free; the guest asks for 512 MiB",
+    ),
+    (
+        reasons.MemoryShort(guest_cell=None, cell=None, asked_kib=512 * KIB, free_kib=-100 * KIB),
+        "The host as a whole has no small-page memory free (100 MiB too much is in use); the guest asks for 512 MiB",
+    ),
+    (
+        reasons.PagesShort(guest_cell=0, cell=1, size_kib=2048, asked=512, free=1, reserved=64),
+        "Cell 1 has 1 2 MiB page free besides 64 kept in reserve; guest cell 0 asks for 512",
+    ),
+    (
+        reasons.PagesShort(guest_cell=0, cell=1, size_kib=1 << 20, asked=4, free=-2),
+        "Cell 1 has no 1 GiB pages free (2 too many are in use); guest cell 0 asks for 4",
+    ),
+    (
+        reasons.PagesUneven(guest_cell=0, cell=1, size_kib=1 << 20, memory_kib=1536 * KIB),
+        "Guest cell 0 has 1536 MiB of memory, which is not a whole number of the 1 GiB pages of cell 1",
+    ),
+    (
+        reasons.NoSuchPages(guest_cell=0, cell=1, asked=1 << 20, sizes_kib=(4, 2048)),
+        "Guest cell 0 asks for 1 GiB pages; cell 1 has pages of 4 KiB and 2 MiB",
+    ),
+    (
+        reasons.NoSuchPages(guest_cell=0, cell=1, asked="large", sizes_kib=(64,)),
+        "Guest cell 0 asks for large pages; cell 1 has pages of 64 KiB only",
+    ),
+    (
+        reasons.CellWithheld(guest_cell=0, cell=1),
+        "A cpuset of this host withholds the memory of cell 1, so that guest cell 0 cannot go there",
+    ),
+    (
+        reasons.TooFewCells(asked=3, cells=cpus("0-1")),
+        "The guest has 3 cells; this host has 2 cells with CPUs (0-1)",
+    ),
+    (reasons.TooFewCells(asked=1, cells=cpus("")), "The guest has 1 cell; this host has no cells with CPUs"),
+    (
+        reasons.CellsContended(guest_cells=cpus("0-2"), cells=cpus("1,3")),
+        "Guest cells 0-2 together have only cells 1,3 of the host to choose from, and each needs a cell of its own",
+    ),
+    (
+        reasons.CpusUncertain(guests=("db",)),
+        "Nobody knows which CPUs db is pinned to, so that no dedicated CPU can be promised",
+    ),
+    (
+        reasons.CpusUncertain(guests=("a", "b", "c", "d", "e", "f")),
+        "Nobody knows which CPUs a, b, c, d and 2 more are pinned to, so that no dedicated CPU can be promised",
+    ),
+    (
+        reasons.DevicesShort(request="alias:nic", asked=2, free=1, offered=4, holders=(web("a"), web("b"))),
+        "Request alias:nic asks for 2 devices; 1 of 4 of that kind is free, and a and b have others",
+    ),
+    (
+        reasons.DevicesShort(request="p1", asked=1, free=0, offered=1, holders=(web("a"),)),
+        "Request p1 asks for 1 device; none of 1 of that kind are free, and a has others",
+    ),
+    (
+        reasons.DevicesShort(request="p1", asked=1, free=0, offered=0),
+        "Request p1 asks for 1 device; [pci] device_spec offers none of that kind",
+    ),
+    (
+        devices_far("required", "1", 0, {0: 1}, 2),
+        (
+            "Request alias:nic asks for 1 device on its own host cells (policy required); the guest could have cell 1, "
+            "for which none are free, of 1 on cell 0 and 2 without a cell"
+        ),
+    ),
+    (
+        devices_far("legacy", "", 0, {}, 0),
+        (
+            "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); the guest could have "
+            "no cell, for which none are free"
+        ),
+    ),
+    (
+        reasons.DevicesContended(requests=("alias:a", "alias:b")),
+        "Requests alias:a and alias:b could each be served alone, but not together: they compete for the same devices",
+    ),
+    (
+        reasons.SocketsUnknown(request="p1", cells=cpus("0-1")),
+        (
+            "Request p1 asks for devices on the socket of the guest (policy socket), but cells 0-1 are on no socket or "
+            "on several"
+        ),
+    ),
+    (
+        reasons.SearchStopped(steps=20000),
+        "The search for host cells ended after 20000 steps without an answer, so that there may still be a choice",
+    ),
+    (
+        reasons.GroupViolated(group="g", policy="anti-affinity", members=("u1", "u2"), limit=2),
+        "Server group g allows 2 members on one host (policy anti-affinity); u1, u2 are here",
+    ),
+    (
+        reasons.GroupViolated(group="g", policy="affinity", members=()),
+        "Server group g wants its members on one host (policy affinity); none of its members is here",
+    ),
+)
+
+
+@pytest.mark.parametrize(("reason", "words"), SENTENCES)
+def test_a_reason_says_what_where_how_many_and_who(reason: Reason, words: str) -> None:
+    assert sentence(reason) == words
+
+
+def test_every_reason_has_a_sentence_here() -> None:
+    assert {type(reason) for reason, _ in SENTENCES} == set(typing.get_args(Reason))
+
+
+def test_names_of_guests_and_ports_cannot_steer_a_terminal() -> None:
+    hostile = "web\x1b[2J\n\u202e"
+    assert sentence(cpus_short("4-6", *held("7", hostile))).endswith("7 is held by web\\x1b[2J\\x0a\\u202e")
+    assert sentence(reasons.DevicesShort(request=hostile, asked=1, free=0, offered=0)).isprintable()
