@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from agent.conf import parse
-from agent.conf.nova import DEVICE_SPEC_NAMES
+from agent.conf.nova import ALIAS_NAMES, DEVICE_SPEC_NAMES
 from agent.conf.options import DEFAULT_GROUP, DEFAULTS
 from agent.conf.reading import Found, Source
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
-from agent.formats import device_spec
+from agent.core.pci_request import Alias
+from agent.formats import device_spec, pci_alias
 
 T = TypeVar("T")
 
@@ -41,6 +42,9 @@ class HostReader:
             cpu_allocation_ratio=self._ratio("cpu_allocation_ratio", DEFAULTS.cpu_allocation_ratio),
             ram_allocation_ratio=self._ratio("ram_allocation_ratio", DEFAULTS.ram_allocation_ratio),
             device_spec=self._device_spec(),
+            alias=self._alias(),
+            pack_cells=bool(self.choose("compute", "packing_host_numa_cells_allocation_strategy")[1].value),
+            share_cells=self._share_cells(),
             accept=self._own.parsed(self._own.get("conflicts", "accept"), parse.accept_rule),
         )
 
@@ -115,6 +119,12 @@ class HostReader:
         pages = source.parsed(found, parse.reserved_pages)
         return tuple({(entry.cell, entry.size_kib): entry for entry in pages}.values())
 
+    def _share_cells(self) -> bool:
+        found = self._own.get("compute", "share_host_cells")
+        if found.where:
+            self.used.append(found)
+        return bool(found.value)
+
     def _ratio(self, name: str, default: float) -> float:
         """0 means not set, as in nova; nova's initial_ ratio is what it starts a host with."""
         for source, dest in ((self._own, name), (self._nova, name), (self._nova, f"initial_{name}")):
@@ -128,12 +138,7 @@ class HostReader:
         return default
 
     def _device_spec(self) -> tuple[DeviceSpec, ...]:
-        own = self._own.get("pci", "device_spec")
-        nova = [found for names in DEVICE_SPEC_NAMES if (found := self._nova.get(*names)).where]
-        if own.where:
-            self.notes += [f"{own} is used, not {found}" for found in nova]
-        source, chosen = (self._own, [own]) if own.where else (self._nova, nova)
-        self.used += chosen
+        source, chosen = self._choose_all(("pci", "device_spec"), DEVICE_SPEC_NAMES)
         return tuple(
             spec
             for found in chosen
@@ -141,16 +146,33 @@ class HostReader:
             for spec in specs
         )
 
+    def _alias(self) -> tuple[Alias, ...]:
+        source, chosen = self._choose_all(("pci", "alias"), ALIAS_NAMES)
+        entries = [alias for found in chosen for some in source.parsed(found, pci_alias.aliases) for alias in some]
+        try:
+            return pci_alias.joined(entries)
+        except ValueError as error:
+            source.fault(chosen[0], str(error), "Let them agree, or give one another name.")
+            return ()
+
+    def _choose_all(
+        self, own_name: tuple[str, str], nova_names: Iterable[tuple[str, str]]
+    ) -> tuple[Source, list[Found]]:
+        """Of an option that may be given many times: ours if it is set, else what nova has under all of its names."""
+        own = self._own.get(*own_name)
+        nova = [found for names in nova_names if (found := self._nova.get(*names)).where]
+        if own.where:
+            self.notes += [f"{own} is used, not {found}" for found in nova]
+        source, chosen = (self._own, [own]) if own.where else (self._nova, nova)
+        self.used += chosen
+        return source, chosen
+
     def _spec_parser(self, source: Source, found: Found) -> Callable[[str], tuple[DeviceSpec, ...]]:
         def parsed(text: str) -> tuple[DeviceSpec, ...]:
-            specs, strange = device_spec.device_specs(text)
-            words = ", ".join(sorted(strange))
-            if strange and source is self._own:
-                raise ValueError(
-                    f"unknown: {words}; known are {', '.join(sorted(device_spec.SPEC_KEYS | device_spec.NOVA_TAGS))}"
-                )
-            if strange:
-                self.notes.append(f"{found._replace(text=text)}: {words} is not looked at here")
+            specs, odd = device_spec.device_specs(text)
+            if odd and source is self._own:
+                raise ValueError("; ".join(odd))
+            self.notes += [f"{found._replace(text=text)}: {what}" for what in odd]
             return specs
 
         return parsed

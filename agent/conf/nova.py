@@ -22,10 +22,25 @@ OPTIONS: tuple[tuple[str, list[cfg.Opt]], ...] = (
             cfg.FloatOpt("initial_cpu_allocation_ratio", default=DEFAULTS.cpu_allocation_ratio, min=0.0),
             cfg.FloatOpt("initial_ram_allocation_ratio", default=DEFAULTS.ram_allocation_ratio, min=0.0),
             cfg.MultiStrOpt("pci_passthrough_whitelist", default=[]),
+            cfg.MultiStrOpt("pci_alias", default=[]),
         ],
     ),
-    ("compute", [cfg.StrOpt("cpu_dedicated_set"), cfg.StrOpt("cpu_shared_set")]),
-    ("pci", [cfg.MultiStrOpt("device_spec", default=[]), cfg.MultiStrOpt("passthrough_whitelist", default=[])]),
+    (
+        "compute",
+        [
+            cfg.StrOpt("cpu_dedicated_set"),
+            cfg.StrOpt("cpu_shared_set"),
+            cfg.BoolOpt("packing_host_numa_cells_allocation_strategy", default=DEFAULTS.pack_cells),
+        ],
+    ),
+    (
+        "pci",
+        [
+            cfg.MultiStrOpt("device_spec", default=[]),
+            cfg.MultiStrOpt("passthrough_whitelist", default=[]),
+            cfg.MultiStrOpt("alias", default=[]),
+        ],
+    ),
     ("libvirt", [cfg.StrOpt("connection_uri", default="")]),
 )
 
@@ -35,6 +50,9 @@ DEVICE_SPEC_NAMES = (
     (DEFAULT_GROUP, "pci_passthrough_whitelist"),
 )
 """One option under its name of today and the two it had; nova takes together what stands under all of them."""
+
+ALIAS_NAMES = (("pci", "alias"), (DEFAULT_GROUP, "pci_alias"))
+"""The same of its other option that may be given many times."""
 
 
 def read(files: Sequence[str]) -> Source:

@@ -64,9 +64,10 @@ AGENT = [
         help="An existing configuration file of nova-compute, from which these options are read and nothing else: "
         "[DEFAULT] reserved_host_memory_mb, reserved_host_cpus, reserved_huge_pages, vcpu_pin_set, "
         "cpu_allocation_ratio, ram_allocation_ratio, initial_cpu_allocation_ratio, initial_ram_allocation_ratio; "
-        "[compute] cpu_dedicated_set, cpu_shared_set; [pci] device_spec; [libvirt] connection_uri. May be given "
-        "more than once, as nova-compute's --config-file: the later file wins. What is set here wins over "
-        "nova's.",
+        "[compute] cpu_dedicated_set, cpu_shared_set, packing_host_numa_cells_allocation_strategy; [pci] device_spec, "
+        "alias; [libvirt] connection_uri; and the older names passthrough_whitelist, pci_passthrough_whitelist and "
+        "pci_alias. May be given more than once, as nova-compute's --config-file: the later file wins. What is set "
+        "here wins over nova's.",
     ),
 ]
 
@@ -130,6 +131,18 @@ COMPUTE = [
         sample_default="0-1,8-9",
         help="Host CPUs for floating vCPUs and emulator threads; none of them may be in cpu_dedicated_set. As in nova.",
     ),
+    cfg.BoolOpt(
+        "packing_host_numa_cells_allocation_strategy",
+        default=DEFAULTS.pack_cells,
+        help="Guests with NUMA cells go first to the host cells with the least that is free, so that large guests find "
+        "room later; false: to those with the most. As in nova.",
+    ),
+    cfg.BoolOpt(
+        "share_host_cells",
+        default=DEFAULTS.share_cells,
+        help="Several NUMA cells of one guest may go to one host cell where it does not fit otherwise. nova never does "
+        "that, so a guest placed in this way cannot be placed by nova. false: each has a host cell of its own.",
+    ),
 ]
 
 PCI = [
@@ -138,9 +151,22 @@ PCI = [
         default=[],
         sample_default=['{"vendor_id": "8086", "product_id": "154c", "address": "*:3b:*.*"}'],
         help="Devices that guests may have: a JSON object, or a list of them, of vendor_id, product_id and either "
-        "address (text with * for any part, or an object of regular expressions) or devname. nova's tags "
-        "(physical_network, trusted, ...) are accepted. May be given more than once. Nothing given: every device "
-        "is shown, none is filtered.",
+        "address (text with * for any part, or an object of regular expressions) or devname; the first entry that fits "
+        "a device counts. What the device is good for: physical_network (null: overlay networks), trusted, "
+        "remote_managed (virtual functions of a card with a serial number), live_migratable, managed and one_time_use "
+        "(yes or no; one_time_use not for virtual functions), resource_class, traits (names with commas between), and "
+        "tags of your own. As in nova. May be given more than once. Nothing given: every device is shown, none is "
+        "given to a guest.",
+    ),
+    cfg.MultiStrOpt(
+        "alias",
+        default=[],
+        sample_default=['{"name": "qat", "vendor_id": "8086", "product_id": "0443", "device_type": "type-PCI"}'],
+        help="A name by which flavors ask for devices (pci_passthrough:alias): a JSON object of name, vendor_id and "
+        "product_id (or resource_class), device_type (type-PCI, type-PF or type-VF), numa_policy (required, socket, "
+        "preferred or legacy, which is the default), resource_class, traits (all of them, commas between) and "
+        "live_migratable (yes or no). May be given more than once; entries of one name are alternatives and agree in "
+        "numa_policy and device_type. As in nova.",
     ),
 ]
 

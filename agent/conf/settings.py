@@ -15,6 +15,7 @@ from agent.conf import log_options, nova, options, paths
 from agent.conf.host import HostReader
 from agent.conf.reading import Source
 from agent.core.host_config import HostConfig
+from agent.core.pci_request import PciSpec
 from agent.core.places import READ_ONLY_SOCKET, SYSTEM_LIBVIRT
 from agent.core.values import Value
 from agent.errors import ConfigError
@@ -147,7 +148,7 @@ def describe(settings: Settings) -> tuple[str, ...]:
         if config.is_legacy
         else (f"dedicated CPUs: {_given(config.dedicated)}", f"shared CPUs: {_given(config.shared)}")
     )
-    devices = f"those of {len(config.device_spec)} device_spec" if config.device_spec else "all, no filter is set"
+    devices = f"those of {len(config.device_spec)} device_spec" if config.device_spec else "none, no device_spec is set"
     return (
         f"files read: {', '.join(settings.config_files + settings.nova_conf) or 'none, all defaults'}",
         f"host: {settings.host}",
@@ -161,6 +162,9 @@ def describe(settings: Settings) -> tuple[str, ...]:
         *(f"reserved pages: {one.count} of {one.size_kib} KiB on cell {one.cell}" for one in config.reserved_pages),
         f"ratios: {config.cpu_allocation_ratio} vCPUs per CPU, {config.ram_allocation_ratio} of memory",
         f"devices that guests may have: {devices}",
+        *(f"alias {one.name}: {' or '.join(map(_kind, one.specs))}" for one in config.alias),
+        f"host cells for guests: first those with the {'least' if config.pack_cells else 'most'} that is free",
+        *(("several cells of a guest may go to one host cell",) if config.share_cells else ()),
         *(f"intended: {rule.kind} with {rule.guest}" for rule in config.accept),
         *(f"set: {line}" for line in settings.chosen),
     )
@@ -244,6 +248,12 @@ def _unknown_options(own: Source) -> list[str]:
         + (f"; is {near[0]} meant?" if (near := difflib.get_close_matches(f"[{group}] {name}", known, 1, 0.8)) else "")
         for file, group, name in own.unknown()
     ]
+
+
+def _kind(spec: PciSpec) -> str:
+    """One kind of device in a word or two."""
+    words = (spec.device_type, spec.vendor_id and f"{spec.vendor_id}:{spec.product_id}", spec.resource_class)
+    return " ".join(word for word in (*words, *spec.traits) if word)
 
 
 def _given(cpus: object) -> str:

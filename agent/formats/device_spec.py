@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from agent.core.host_config import AddressPattern, DeviceSpec
+from agent.formats import placement_names
+from agent.formats.switches import switch
+
+SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
+"""What says which device."""
 
 NOVA_TAGS = frozenset(
     {
@@ -22,33 +28,47 @@ NOVA_TAGS = frozenset(
         "traits",
     }
 )
-"""What nova's device_spec may say about a device besides which one it is."""
+"""What nova gives a meaning to among the rest, which says what the device is good for; others are the operator's."""
 
-SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
-"""What in it says which device."""
+_LIKE = 0.6
+"""From here on a key is rather a mistyped one of nova's than a tag: "vendor" for vendor_id would offer every device."""
 
 _HIGHEST = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 _DIGITS = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
 
 
 class _SpecEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object of device_spec, the keys that say which device."""
+    """One object of device_spec, without tags that are only compared."""
 
     address: str | dict[str, str] | None = None
     devname: str | None = None
     vendor_id: str = "*"
     product_id: str = "*"
+    managed: str | bool | None = None
+    live_migratable: str | bool | None = None
+    one_time_use: str | bool | None = None
+    resource_class: str | None = None
+    traits: str | None = None
 
 
-def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], frozenset[str]]:
-    """JSON of one object or a list of them: the devices they name, and keys that nova does not give a meaning to."""
+_COMPARED_NOT = frozenset(_SpecEntry.__struct_fields__)
+
+
+def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], tuple[str, ...]]:
+    """JSON of one object or a list of them: the devices they name, and what is odd about it, as ends of a sentence."""
     data = msgspec.json.decode(text)
-    entries = msgspec.convert(data if isinstance(data, list) else [data], list[dict[str, Any]])
-    strange = frozenset(key for entry in entries for key in entry) - SPEC_KEYS - NOVA_TAGS
-    return tuple(_device_spec(msgspec.convert(entry, _SpecEntry)) for entry in entries), strange
+    entries = msgspec.convert(data if isinstance(data, list) else [data], list[dict[str, object]])
+    strange = sorted({key for entry in entries for key in entry} - SPEC_KEYS - NOVA_TAGS)
+    return tuple(map(_device_spec, entries)), tuple(odd for key in strange for odd in _mistyped(key))
 
 
-def _device_spec(entry: _SpecEntry) -> DeviceSpec:
+def _mistyped(key: str) -> list[str]:
+    near = difflib.get_close_matches(key.lower(), sorted(SPEC_KEYS | NOVA_TAGS), 1, _LIKE)
+    return [f"{key} is a tag that nothing asks for, where {near[0]} may be meant"] if near else []
+
+
+def _device_spec(data: Mapping[str, object]) -> DeviceSpec:
+    entry = msgspec.convert(data, _SpecEntry)
     if entry.address and entry.devname:
         raise ValueError("address and devname name the same thing; give one of them")
     return DeviceSpec(
@@ -57,7 +77,32 @@ def _device_spec(entry: _SpecEntry) -> DeviceSpec:
         devname=entry.devname or None,
         vendor_id=_device_id("vendor_id", entry.vendor_id),
         product_id=_device_id("product_id", entry.product_id),
+        tags=MappingProxyType(dict(sorted(_tags(data)))),
+        managed=_switch("managed", entry.managed),
+        live_migratable=_switch("live_migratable", entry.live_migratable),
+        one_time_use=_switch("one_time_use", entry.one_time_use) or False,
+        resource_class=placement_names.resource_class(entry.resource_class) if entry.resource_class else None,
+        traits=placement_names.traits(entry.traits or ""),
     )
+
+
+def _switch(name: str, value: str | bool | None) -> bool | None:
+    return None if value is None else switch(name, value)
+
+
+def _tags(data: Mapping[str, object]) -> Iterator[tuple[str, str | None]]:
+    for name, value in data.items():
+        if name in _COMPARED_NOT:
+            continue
+        if value is not None and not isinstance(value, str | bool | int | float):
+            raise ValueError(f"tag {name} is {type(value).__name__}, and only a text or null can be asked for")
+        if name == "remote_managed":
+            yield name, None if value is None else str(switch(name, str(value))).lower()
+        else:
+            yield (
+                name,
+                None if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode(),
+            )
 
 
 def _device_id(name: str, text: str) -> str | None:

@@ -112,11 +112,14 @@ def test_own_devices_win_over_every_name_that_nova_has_for_them(tmp_path: Path) 
     assert len(read.notes) == 2
 
 
-def test_a_tag_that_nova_passes_on_is_a_note_and_no_fault(tmp_path: Path) -> None:
-    read = settings(tmp_path, '[pci]\ndevice_spec={"vendor_id":"8086","color":"red"}')
+def test_a_tag_that_looks_like_a_slip_is_a_note_on_nova_and_no_fault(tmp_path: Path) -> None:
+    read = settings(tmp_path, '[pci]\ndevice_spec={"vendor_id":"8086","color":"red","physnet":"a"}')
     assert read.notes == (
-        f'[pci] device_spec={{"vendor_id":"8086","color":"red"}} in {tmp_path}/nova.conf: color is not looked at here',
+        f'[pci] device_spec={{"vendor_id":"8086","color":"red","physnet":"a"}} in {tmp_path}/nova.conf: physnet is a tag '
+        "that nothing asks for, where physical_network may be meant",
     )
+    (spec,) = read.host_config.device_spec
+    assert spec.tags == {"color": "red", "physnet": "a"}
 
 
 def test_the_libvirt_of_nova_is_watched_unless_ours_is_set(tmp_path: Path) -> None:
