@@ -21,7 +21,7 @@ class PciSpec(Value, frozen=True, kw_only=True):
 
     device_type None: a plain or a virtual function; physical functions and vDPA must be asked for by name. tags: what
     [pci] device_spec must say of the device, by tag; the value None stands for nova's null ("physical_network": null,
-    an overlay network), which is another answer than no such tag. traits: all of them.
+    an overlay network), which as in nova a device without the tag meets too. traits: all of them.
     """
 
     vendor_id: str | None = None

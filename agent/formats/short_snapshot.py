@@ -22,7 +22,7 @@ from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import brief
 from agent.errors import FaultyInput
-from agent.formats import device_spec
+from agent.formats import device_spec, pci_alias
 from agent.formats.checked import checked, under
 
 CpuList = str | tuple[int, ...]
@@ -280,8 +280,11 @@ class _Reader:
     def _aliases(self) -> tuple[Alias, ...]:
         if self._short.alias is None:
             return ()
-        self.faults.append("alias: not read yet")
-        return ()
+        try:
+            return pci_alias.joined(pci_alias.aliases(_text(self._short.alias)))
+        except (ValueError, msgspec.MsgspecError) as error:
+            self.faults.append(f"alias: {brief(str(error))}")
+            return ()
 
 
 def _text(data: Any) -> str:
