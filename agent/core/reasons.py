@@ -125,7 +125,7 @@ class CellWithheld(Value, frozen=True, kw_only=True, tag="cell-withheld"):
 
 
 class TooFewCells(Value, frozen=True, kw_only=True, tag="too-few-cells"):
-    """More guest cells than host cells."""
+    """More guest cells than host cells that have CPUs, which are `cells`."""
 
     asked: int
     cells: CpuSet

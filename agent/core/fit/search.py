@@ -55,11 +55,10 @@ def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -
         matched = (first_match(table.rows, mask) for mask in regions)
         return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
     search = _Search(table, needs, offer)
-    for near_only in (True, False):
-        for mask in regions:
-            choice = search.quick(mask, near_only=near_only)
-            if choice is not None:
-                return choice
+    for near_only in (True, False) if any(need.elsewhere for need in needs) else (False,):
+        choice = search.quick(regions, near_only=near_only)
+        if choice is not None:
+            return choice
     return search.exact(rules.most_steps) if any(need.is_hard for need in needs) else None
 
 
@@ -78,15 +77,20 @@ class _Search:
         self._columns = _transposed(table.rows, len(table.hosts))
         self.ids = [room.facts.id for room in table.hosts]
 
-    def quick(self, mask: int, *, near_only: bool) -> Choice | None:
-        """The matchable set with the most devices; exact when all devices are of one kind."""
+    def quick(self, regions: Sequence[int], *, near_only: bool) -> Choice | None:
+        """In the first region where it will do, the matchable set with the most devices; exact when all devices are of
+        one kind."""
         wanted = [need for need in self._needs if near_only or need.is_hard]
         demands = _demands(wanted, self._offer, self.ids, near_only=near_only)
         weights = [sum(demand.share(n) for demand in demands) for n in range(len(self.ids))]
-        chosen = self.heaviest(mask, weights)
-        if chosen is None or any(demand.short(chosen) for demand in demands):
-            return None
-        return self._served(chosen, near_only=near_only)
+        for region in regions:
+            chosen = self.heaviest(region, weights)
+            if chosen is None or any(demand.short(chosen) for demand in demands):
+                continue
+            found = self._served(chosen, near_only=near_only)
+            if found is not None:
+                return found
+        return None
 
     def exact(self, most_steps: int) -> Choice | Stopped | None:
         """Every set that could do, best first."""
