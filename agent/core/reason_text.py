@@ -49,6 +49,13 @@ def page_size(kib: int) -> str:
     return f"{kib // size} {unit}"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Few of them as a person would say it: "a and b", "a, b, c, d and 4 more"."""
+    if len(names) > 5:
+        return some(names, 4)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def owner_name(owner: Owner) -> str:
     """Who it is, for a sentence: a guest's name (or uuid), else "the kernel", "the configuration", "claim ID"."""
     if owner.type == "claim":
@@ -135,14 +142,7 @@ def _held(holders: Iterable[CpuHolder]) -> list[str]:
 
 
 def _owners(owners: Iterable[Owner]) -> str:
-    return _and([owner_name(owner) for owner in owners]) or "somebody unknown"
-
-
-def _and(names: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and 4 more"."""
-    if len(names) > 5:
-        return some(names, 4)
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return listed([owner_name(owner) for owner in owners]) or "somebody unknown"
 
 
 def _threads_short(reason: ThreadsShort) -> str:
@@ -228,7 +228,7 @@ def _pages_uneven(reason: PagesUneven) -> str:
 def _no_such_pages(reason: NoSuchPages) -> str:
     wish = f"{page_size(reason.asked)} pages" if isinstance(reason.asked, int) else f"{reason.asked} pages"
     sizes = [page_size(kib) for kib in reason.sizes_kib]
-    has = f"has pages of {_and(sizes)}" if sizes else "has no pages"
+    has = f"has pages of {listed(sizes)}" if sizes else "has no pages"
     only = " only" if len(sizes) == 1 else ""
     return f"Guest cell {reason.guest_cell} asks for {wish}; cell {reason.cell} {has}{only}"
 
@@ -258,7 +258,7 @@ def _cells_contended(reason: CellsContended) -> str:
 def _cpus_uncertain(reason: CpusUncertain) -> str:
     names = [plain(name) for name in reason.guests]
     return (
-        f"Nobody knows which CPUs {_and(names)} {agrees(names, 'is', 'are')} pinned to, "
+        f"Nobody knows which CPUs {listed(names)} {agrees(names, 'is', 'are')} pinned to, "
         "so that no dedicated CPU can be promised"
     )
 
@@ -289,12 +289,12 @@ def _elsewhere(reason: DevicesFar) -> str:
     """ ", of 1 on cell 0 and 2 without a cell"."""
     where = [f"{many} on cell {cell}" for cell, many in sorted(reason.by_cell.items()) if many]
     where += [f"{reason.elsewhere} without a cell"] if reason.elsewhere else []
-    return f", of {_and(where)}" if where else ""
+    return f", of {listed(where)}" if where else ""
 
 
 def _devices_contended(reason: DevicesContended) -> str:
     names = [plain(name) for name in reason.requests]
-    return f"Requests {_and(names)} could each be served alone, but not together: they compete for the same devices"
+    return f"Requests {listed(names)} could each be served alone, but not together: they compete for the same devices"
 
 
 def _sockets_unknown(reason: SocketsUnknown) -> str:

@@ -205,8 +205,8 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     (
         devices_far("legacy", "", 0, {}, 0),
         (
-            "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); the guest could have "
-            "no cell, for which none are free"
+            "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); the guest could "
+            "have no cell, for which none are free"
         ),
     ),
     (

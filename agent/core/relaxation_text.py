@@ -1,0 +1,100 @@
+"""What would make a guest fit, in words that go on after "It would fit"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from agent.core.reason_text import listed, mib_asked, page_size
+from agent.core.relaxation import (
+    CellLack,
+    FewerDevices,
+    FewerVcpus,
+    GuestsLeave,
+    Leaving,
+    LessMemory,
+    MoreFree,
+    OtherCells,
+    OtherDevicePolicy,
+    OtherEmulatorPolicy,
+    OtherPageSize,
+    OtherThreadPolicy,
+    Relaxation,
+    ShareCells,
+)
+from agent.core.words import count, plain, plural, some
+
+_EMULATOR = {
+    "isolate": "with a CPU for the emulator threads alone (isolate)",
+    "share": "with the emulator threads on the shared CPUs (share)",
+    None: "with the emulator threads beside the vCPUs (no policy for them)",
+}
+
+
+def sentence(relaxation: Relaxation) -> str:
+    """ "It would fit with device policy preferred for alias:nic"; without a full stop."""
+    return f"It would fit {phrase(relaxation)}"
+
+
+def phrase(relaxation: Relaxation) -> str:
+    """The change alone: "with device policy preferred for alias:nic". Names are made safe to show."""
+    return plain(_phrase(relaxation))
+
+
+def _phrase(relaxation: Relaxation) -> str:
+    match relaxation:
+        case MoreFree():
+            return _more_free(relaxation)
+        case OtherDevicePolicy():
+            names = listed([plain(name) for name in relaxation.requests])
+            return f"with device policy {relaxation.policy} for {names}"
+        case OtherThreadPolicy():
+            return f"with thread policy {relaxation.policy}"
+        case OtherEmulatorPolicy():
+            return _EMULATOR[relaxation.policy]
+        case OtherPageSize():
+            size = relaxation.page_size
+            return f"with {page_size(size)} pages" if isinstance(size, int) else f"with page size {size}"
+        case OtherCells():
+            return f"in {count(relaxation.count, 'cell')} (hw:numa_nodes={relaxation.count})"
+        case ShareCells():
+            return "if the configuration let several of its cells go to one host cell ([compute] share_cells)"
+        case FewerDevices():
+            name = plain(relaxation.request)
+            return f"with {count(relaxation.count, 'device')} for {name}" if relaxation.count else f"without {name}"
+        case FewerVcpus():
+            return f"with {count(relaxation.vcpus, 'vCPU')}"
+        case LessMemory():
+            return f"with {mib_asked(relaxation.memory_kib)} of memory"
+        case GuestsLeave():
+            return f"if {listed([_leaving(guest) for guest in relaxation.guests])} left"
+        case _:
+            assert_never(relaxation)
+
+
+def _more_free(relaxation: MoreFree) -> str:
+    places = [f"{listed(list(_lacks(lack)))} free on cell {lack.cell}" for lack in relaxation.cells]
+    rest = [f"{mib_asked(relaxation.memory_kib)} more memory"] if relaxation.memory_kib else []
+    rest += [_floating(relaxation.floating)] if relaxation.floating else []
+    if rest:
+        places.append(f"{listed(rest)} free {'anywhere' if places else 'on the host'}")
+    return f"with {some(places, between=' and ')}"
+
+
+def _lacks(lack: CellLack) -> Iterator[str]:
+    if lack.cpus:
+        yield f"{len(lack.cpus)} more dedicated {'CPU' if len(lack.cpus) == 1 else 'CPUs'} ({lack.cpus})"
+    if lack.floating:
+        yield _floating(lack.floating)
+    if lack.memory_kib:
+        yield f"{mib_asked(lack.memory_kib)} more memory"
+    if lack.pages and lack.page_size_kib is not None:
+        yield f"{lack.pages} more {page_size(lack.page_size_kib)} {'page' if lack.pages == 1 else 'pages'}"
+
+
+def _floating(vcpus: int) -> str:
+    return f"room for {vcpus} more floating {'vCPU' if vcpus == 1 else 'vCPUs'}"
+
+
+def _leaving(guest: Leaving) -> str:
+    return f"guest {plain(guest.label)}" + (f" (on {plural(guest.cells, 'cell')})" if guest.cells else "")

@@ -1,0 +1,163 @@
+"""The answer to a fit for people: where everything goes, or why not and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from agent.core.cpuset import CpuSet
+from agent.core.pci import PciAddress
+from agent.core.placement import CellPlacement, GivenDevices, Placement
+from agent.core.reason_text import page_size, sentence
+from agent.core.reasons import (
+    CellsContended,
+    CpusUncertain,
+    DevicesContended,
+    DevicesFar,
+    DevicesShort,
+    EmulatorHomeless,
+    GroupViolated,
+    Reason,
+    SearchStopped,
+    SocketsUnknown,
+    TooFewCells,
+)
+from agent.core.relaxation import Relaxations
+from agent.core.relaxation_text import phrase
+from agent.core.words import count, plain, plural
+from agent.render import words
+from agent.render.paint import Paint, no_paint
+from agent.render.table import wrap
+
+NO_CELLS: Mapping[PciAddress, int | None] = MappingProxyType({})
+
+_OF_REQUESTS = (DevicesShort, DevicesFar, DevicesContended, SocketsUnknown)
+_OF_THE_HOST = (EmulatorHomeless, TooFewCells, CellsContended, CpusUncertain, SearchStopped, GroupViolated)
+_NAME = 13
+
+
+def placement_text(
+    placement: Placement,
+    *,
+    device_cells: Mapping[PciAddress, int | None] = NO_CELLS,
+    width: int = 80,
+    paint: Paint = no_paint,
+) -> str:
+    """Where each cell, CPU, page and device goes, and what is kept idle. Ends with a newline.
+
+    device_cells: host cell of devices, as far as it is known; those far from the guest are marked.
+    """
+    size = words.size(placement.memory_kib)
+    cells = f" in {count(len(placement.cells), 'cell')}" if placement.cells else ""
+    title = f"It fits: {count(placement.vcpus, 'vCPU')} and {size} of memory{cells}"
+    lines = [wrap(title, width, rest="  ")]
+    for cell in placement.cells:
+        lines.append(wrap(f"guest cell {cell.guest_cell} on cell {cell.host_cell}", width, first="  ", rest="    "))
+        lines += [_fact(name, text, width, "    ") for name, text in _cell_facts(cell)]
+    lines += [_fact(name, text, width, "  ") for name, text in _guest_facts(placement, device_cells)]
+    return paint("ok", "It fits") + "".join(lines).removeprefix("It fits")
+
+
+def refusal_text(
+    reasons: Sequence[Reason], relaxations: Relaxations | None = None, *, width: int = 80, paint: Paint = no_paint
+) -> str:
+    """Every reason by host cell, then those of requests and of the host; then what would help. Ends with a newline.
+
+    relaxations: None: nobody looked for any.
+    """
+    title = wrap(f"It does not fit, for {count(len(reasons), 'reason')}:", width, rest="  ")
+    lines = [paint("error", "It does not fit") + title.removeprefix("It does not fit")]
+    for heading, members in _grouped(reasons):
+        lines.append(paint("strong", heading) + "\n")
+        lines += [wrap(sentence(reason), width, first="  - ") for reason in members]
+    return "".join([*lines, *_relaxation_lines(relaxations, width, paint)])
+
+
+def _relaxation_lines(relaxations: Relaxations | None, width: int, paint: Paint) -> Iterator[str]:
+    if relaxations is None:
+        return
+    if relaxations.found:
+        yield paint("strong", "It would fit") + "\n"
+        for relaxation in relaxations.found:
+            yield wrap(phrase(relaxation), width, first="  - ")
+    else:
+        yield wrap("No single change that was tried would make it fit.", width)
+    if relaxations.untried:
+        guests = count(relaxations.untried, "more guest")
+        yield wrap(f"Whether it would help if one of {guests} left was not tried: there are too many.", width)
+
+
+def _grouped(reasons: Iterable[Reason]) -> Iterator[tuple[str, list[Reason]]]:
+    """By host cell, ascending; then of requests; then of the host."""
+    by_cell: dict[int, list[Reason]] = {}
+    requests: list[Reason] = []
+    host: list[Reason] = []
+    for reason in reasons:
+        if isinstance(reason, _OF_REQUESTS):
+            requests.append(reason)
+        elif isinstance(reason, _OF_THE_HOST) or reason.cell is None:
+            host.append(reason)
+        else:
+            by_cell.setdefault(reason.cell, []).append(reason)
+    yield from ((f"cell {cell}", members) for cell, members in sorted(by_cell.items()))
+    if requests:
+        yield "requests", requests
+    if host:
+        yield "host", host
+
+
+def _cell_facts(cell: CellPlacement) -> Iterator[tuple[str, str]]:
+    if cell.pins:
+        yield "pinned", _pins(cell.pins)
+    floating = cell.vcpus - CpuSet(cell.pins)
+    if floating:
+        yield "floating", f"{plural(floating, 'vCPU')} over {plural(cell.shared_cpus)}"
+    yield "memory", f"{words.size(cell.memory_kib)} in {page_size(cell.page_size_kib)} pages"
+    if cell.idle_cpus:
+        yield "kept idle", f"{plural(cell.idle_cpus)}, siblings that thread policy isolate keeps from everybody"
+
+
+def _guest_facts(placement: Placement, device_cells: Mapping[PciAddress, int | None]) -> Iterator[tuple[str, str]]:
+    if not placement.cells:
+        over = f" over {plural(placement.shared_cpus)}" if placement.shared_cpus else ""
+        yield "floating", f"{count(placement.vcpus, 'vCPU')}{over}"
+    if placement.emulator_own is not None:
+        yield "emulator", f"CPU {placement.emulator_own}, which nobody else has"
+    else:
+        yield "emulator", plural(placement.emulator_cpus) if placement.emulator_cpus else "not confined"
+    cells = {cell.host_cell for cell in placement.cells}
+    for given in placement.devices:
+        yield "devices", _devices(given, cells, device_cells)
+
+
+def _devices(given: GivenDevices, cells: set[int], device_cells: Mapping[PciAddress, int | None]) -> str:
+    shown = (f"{address}{_remark(address, cells, device_cells)}" for address in given.devices)
+    return f"{', '.join(shown) or 'none'} for {plain(given.request)}"
+
+
+def _remark(address: PciAddress, cells: set[int], device_cells: Mapping[PciAddress, int | None]) -> str:
+    where = device_cells.get(address)
+    if where is None:
+        return ""
+    return f" (cell {where}{', far from the guest' if cells and where not in cells else ''})"
+
+
+def _pins(pins: Mapping[int, int]) -> str:
+    """Runs of vCPUs on runs of CPUs in the same order: "vCPU 0-3 on CPU 8-11, 4 on 2"."""
+    runs: list[tuple[int, int, int]] = []
+    for vcpu, cpu in sorted(pins.items()):
+        if runs and (vcpu, cpu) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
+            first, on, length = runs[-1]
+            runs[-1] = (first, on, length + 1)
+        else:
+            runs.append((vcpu, cpu, 1))
+    shown = [f"{_run(vcpu, length)} on {_run(cpu, length)}" for vcpu, cpu, length in runs]
+    return "vCPU " + ", ".join(shown).replace(" on ", " on CPU ", 1)
+
+
+def _run(first: int, length: int) -> str:
+    return str(CpuSet(range(first, first + length)))
+
+
+def _fact(name: str, text: str, width: int, indent: str) -> str:
+    return wrap(text, width, first=f"{indent}{name:<{_NAME - len(indent)}} ")
