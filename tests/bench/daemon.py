@@ -14,8 +14,8 @@ from agent.adapters.libvirt.binding import load_libvirt
 from agent.core.report import Report
 from agent.errors import DaemonUnavailable
 from tests.bench.guests import guest_xml
-from tests.bench.nova_python import nova_python
 from tests.bench.rows import Beside, Row, at_most, median_row
+from tests.compat.nova_python import nova_python
 from tests.functional.daemon import Daemon
 from tests.functional.lab import Libvirtd, wait_until
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 from agent.core.guest import Sighting
 from agent.core.usage import fold
-from tests.bench.nova_python import nova_python
 from tests.bench.rows import Row, median_row, milliseconds, times_cheaper
 from tests.builders import Host, Node, guest, host
+from tests.compat.nova_process import nova_process
 
 CELLS, CPUS_OF_CELL, MIB_OF_CELL = 8, 64, 262144
 GUESTS, MIB_OF_GUEST = 500, 2048
 ROUNDS, OURS_A_ROUND = 5, 10
 
-NOVA_SCRIPT = Path(__file__).with_name("nova_usage.py")
+NOVA = "tests.bench.nova_usage"
 
 
 def measure() -> Iterator[Row]:
@@ -31,8 +25,8 @@ def measure() -> Iterator[Row]:
     ours: list[float] = []
     tracker: list[float] = []
     alone: list[float] = []
-    with _nova() as ask:
-        version = ask(json.dumps(_for_nova()))
+    with nova_process(NOVA) as ask:
+        version = ask(_for_nova())
         for _ in range(ROUNDS):
             as_tracker_s, alone_s, pinned = ask("")
             if pinned != held:
@@ -64,29 +58,3 @@ def _for_nova() -> dict[str, object]:
         "cells": [[cell, cell * CPUS_OF_CELL, CPUS_OF_CELL, MIB_OF_CELL] for cell in range(CELLS)],
         "guests": [[n // CPUS_OF_CELL, [n], MIB_OF_GUEST] for n in range(GUESTS)],
     }
-
-
-@contextmanager
-def _nova() -> Iterator[Callable[[str], Any]]:
-    """A process with nova that answers each line with one of JSON."""
-    with tempfile.TemporaryFile("w+") as said:
-        command = [str(nova_python()), "-W", "ignore", str(NOVA_SCRIPT)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=said, text=True) as nova:
-            given, told = nova.stdin, nova.stdout
-            assert given is not None
-            assert told is not None
-
-            def ask(line: str) -> Any:
-                given.write(f"{line}\n")
-                given.flush()
-                answer = told.readline()
-                if not answer:
-                    said.seek(0)
-                    raise RuntimeError(f"nova's process ended: {said.read()}")
-                return json.loads(answer)
-
-            try:
-                yield ask
-            finally:
-                nova.kill()

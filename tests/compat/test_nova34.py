@@ -1,10 +1,9 @@
-"""nova 34 itself still answers what is recorded in nova_cases. Needs nova beside the tests' packages, and root."""
+"""nova 34 itself still answers what is recorded in nova_cases. Needs root."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from agent.core.cpuset import CpuSet
 from tests.compat.nova_cases import CASES, DEVICES, PHYSICAL_FUNCTIONS, Answer
+from tests.compat.nova_python import nova_python
 
 SCRIPT = Path(__file__).with_name("nova_answers.py")
 IN_OWN_SYSFS = 'mount --bind "$1" /sys/bus/pci/devices && shift && exec "$@"'
@@ -24,7 +24,7 @@ def nova_says(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer | No
     for address in PHYSICAL_FUNCTIONS:
         (devices / address).mkdir()
         (devices / address / "sriov_totalvfs").write_text("64\n")
-    command = [sys.executable, str(SCRIPT), json.dumps(DEVICES)]
+    command = [str(nova_python()), "-W", "ignore", str(SCRIPT), json.dumps(DEVICES)]
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", IN_OWN_SYSFS, "sh", devices, *command],
         input=json.dumps({name: text for name, (text, _) in CASES.items()}),

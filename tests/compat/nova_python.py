@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-CONSTRAINTS = Path(__file__).with_name("nova-constraints.txt")
+CONSTRAINTS = Path(__file__).with_name("nova34-constraints.txt")
 RELEASE = "nova==34.0.0"
-STATE = Path(__file__).parents[2] / ".state"
+ROOT = Path(__file__).parents[2]
+STATE = ROOT / ".state"
 
 
 def nova_python() -> Path:
@@ -18,12 +20,15 @@ def nova_python() -> Path:
     want = hashlib.sha256(f"{sys.version}\n{CONSTRAINTS.read_text()}".encode()).hexdigest()
     folder = STATE / "nova34"
     python, stamp = folder / "bin/python", folder / "stamp"
-    if not stamp.exists() or stamp.read_text() != want:
-        sys.stderr.write(f"installing {RELEASE} to compare with (once; a minute or two)\n")
-        run = [sys.executable, "-m", "venv", "--clear", str(folder)]
-        subprocess.run(run, check=True)
-        _install(python)
-        stamp.write_text(want)
+    STATE.mkdir(exist_ok=True)
+    with (STATE / "nova34.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != want:
+            sys.stderr.write(f"installing {RELEASE} to compare with (once; a minute or two)\n")
+            run = [sys.executable, "-m", "venv", "--clear", str(folder)]
+            subprocess.run(run, check=True)
+            _install(python)
+            stamp.write_text(want)
     return python
 
 
