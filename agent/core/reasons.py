@@ -16,7 +16,7 @@ from agent.core.values import ReadOnlyMap, Value
 
 
 class CpusShort(Value, frozen=True, kw_only=True, tag="cpus-short"):
-    """Not enough dedicated CPUs are free. asked: pinned vCPUs. holders: of those that are taken."""
+    """Not enough dedicated CPUs are free. asked: pinned vCPUs, and the emulator's own CPU. holders: of those taken."""
 
     guest_cell: int
     cell: int

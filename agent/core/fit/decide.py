@@ -154,6 +154,10 @@ def _host_memory_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Rea
     small = {room.facts.small_kib for room in offer.cells}
     if request.page_size is not None and request.page_size != "small" and request.page_size not in small:
         return
-    free_kib = offer.memory_really_kib if request.cpu_policy == "dedicated" else offer.memory_kib
+    free_kib = offer.memory_kib
+    if request.cpu_policy == "dedicated":
+        free_kib = offer.memory_really_kib
+    elif request.cpu_policy == "mixed" or request.page_size is not None:
+        free_kib = min(offer.memory_really_kib, offer.memory_kib)
     if request.memory_kib > free_kib:
         yield MemoryShort(guest_cell=None, cell=None, asked_kib=request.memory_kib, free_kib=free_kib)

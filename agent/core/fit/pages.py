@@ -38,7 +38,7 @@ def memory_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer)
     if wish in (None, "small", "any", small):
         yield from _small_reasons(cell, request, room)
     elif not huge:
-        sizes = (small, *(pages.size_kib for pages in room.pages))
+        sizes = (small, *(pages.size_kib for pages in room.pages if pages.total > 0))
         yield NoSuchPages(guest_cell=cell.id, cell=room.facts.id, asked=wish, sizes_kib=sizes)
 
 

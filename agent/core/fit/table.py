@@ -70,7 +70,7 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
         return
     free = CpuSet.from_mask(room.free)
     if len(free) < asked:
-        yield _cpus_short(cell, room, asked)
+        yield _cpus_short(cell, room, asked + own)
         return
     can = placeable(facts, room.free, policy)
     if can < asked and policy is not None:
