@@ -5,8 +5,9 @@ from __future__ import annotations
 from agent.core.fit.decide import fit
 from agent.core.fit.host import HostFacts, Offer, offer
 from agent.core.fit.rules import FitRules, NoFit
+from agent.core.group_policy import group_reasons
 from agent.core.host_config import HostConfig
-from agent.core.instance import InstanceRequest
+from agent.core.instance import Group, Instance, InstanceRequest
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
 from agent.core.snapshot import Snapshot
@@ -32,12 +33,24 @@ class Refused(Value, frozen=True, kw_only=True, tag="refused"):
 Answer = Admitted | Refused
 
 
-def admit(request: InstanceRequest, snapshot: Snapshot, facts: HostFacts) -> Answer:
-    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration."""
+def admit(
+    request: InstanceRequest,
+    snapshot: Snapshot,
+    facts: HostFacts,
+    *,
+    instance: Instance | None = None,
+    group: Group | None = None,
+) -> Answer:
+    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration. instance None: one that
+    nobody knows yet."""
+    uuid = "" if instance is None else instance.uuid
+    kept_apart = tuple(group_reasons(group, uuid, snapshot.ledger.sightings))
     found = fit(request, offered(snapshot, facts), rules(snapshot.config))
     epoch, generation = snapshot.identity.epoch, snapshot.generation
     if isinstance(found, NoFit):
-        return Refused(reasons=found.reasons, epoch=epoch, generation=generation)
+        return Refused(reasons=(*kept_apart, *found.reasons), epoch=epoch, generation=generation)
+    if kept_apart:
+        return Refused(reasons=kept_apart, epoch=epoch, generation=generation)
     return Admitted(placement=found, epoch=epoch, generation=generation)
 
 
