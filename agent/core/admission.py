@@ -41,8 +41,8 @@ def admit(
     instance: Instance | None = None,
     group: Group | None = None,
 ) -> Answer:
-    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration. instance None: one that
-    nobody knows yet."""
+    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration. instance None: one
+    that nobody knows yet."""
     uuid = "" if instance is None else instance.uuid
     kept_apart = tuple(group_reasons(group, uuid, snapshot.ledger.sightings))
     found = fit(request, offered(snapshot, facts), rules(snapshot.config))
