@@ -23,7 +23,7 @@ def possible(request: InstanceRequest, room: Room, how: FitRules = DEFAULT) -> b
     if not request.cells:
         faults = rules.cell_less_faults(request, room.offer)
         return next(faults, None) is None and can_serve(request.devices, room, None)
-    if request.pinned and room.offer.uncertain:
+    if (request.pinned and room.offer.uncertain) or not rules.has_emulator_home(request, room.offer):
         return False
     return any(can_serve(request.devices, room, cells) for cells in cell_choices(request, room.offer, how))
 

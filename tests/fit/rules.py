@@ -13,6 +13,8 @@ from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
 from agent.core.pci import PciDevice
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 
+REMOTE = "remote_managed"
+
 
 class Room(NamedTuple):
     """What a host has free, and its devices by the offer's numbers."""
@@ -49,6 +51,17 @@ def floats(request: InstanceRequest) -> bool:
 def needs_emulator_cpu(request: InstanceRequest, cell: CellRequest) -> bool:
     """The first guest cell brings the CPU of the emulator's threads along."""
     return request.emulator_policy == "isolate" and cell.id == min(one.id for one in request.cells)
+
+
+def has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
+    """The emulator's threads have a CPU somewhere without a realtime vCPU: one of their own, the shared set of a host
+    that has one apart, or that of another vCPU."""
+    everything = CpuSet(vcpu for cell in request.cells for vcpu in cell.vcpus)
+    return (
+        request.emulator_policy == "isolate"
+        or (request.emulator_policy == "share" and not offer.facts.is_legacy and bool(offer.shared))
+        or request.realtime != everything
+    )
 
 
 def core_of(cpu: int, cell: CellOffer) -> Core:
@@ -100,7 +113,7 @@ def emulator_fault(
 
 def sizes_for(request: InstanceRequest, cell: CellOffer) -> tuple[int, ...]:
     """Page sizes in KiB that the guest's wish allows on a host cell, the small page first."""
-    small, huge = cell.facts.small_kib, tuple(sorted(page.size_kib for page in cell.pages))
+    small, huge = cell.facts.small_kib, tuple(sorted(page.size_kib for page in cell.pages if page.total > 0))
     match request.page_size:
         case None | "small":
             return (small,)
@@ -174,24 +187,26 @@ def offered(offer: Offer) -> tuple[int, ...]:
 
 
 def will_do(device: PciDevice, offered_by: DeviceSpec, request: PciRequest) -> bool:
-    """The device is what one of the request's specs describes, wherever it is."""
+    """The device is what one of the request's specs describes, wherever it is; of a kind that must be asked for by name
+    (physical functions, vDPA, remote-managed ones) only where one of them does."""
+    types = {spec.device_type for spec in request.specs}
+    asks_remote = any(_lower(spec.tags).get(REMOTE) == "true" for spec in request.specs)
     return (
         any(_is_as(device, offered_by, spec) for spec in request.specs)
+        and device.type in types | {"type-PCI", "type-VF"}
+        and (asks_remote or _lower(offered_by.tags).get(REMOTE) != "true")
         and request.live_migratable in {None, offered_by.live_migratable}
         and request.parent_ifname in {None, device.parent_ifname}
     )
 
 
 def _is_as(device: PciDevice, offered_by: DeviceSpec, spec: PciSpec) -> bool:
-    types = {spec.device_type} if spec.device_type else {"type-PCI", "type-VF"}
-    asked, has = _lower(spec.tags), _lower(offered_by.tags)
-    is_remote = has.get("remote_managed") == "true"
+    asked, has = _lower(spec.tags), {REMOTE: "false"} | _lower(offered_by.tags)
     return (
-        device.type in types
+        spec.device_type in {None, device.type}
         and spec.vendor_id in {None, device.vendor_id}
         and spec.product_id in {None, device.product_id}
-        and is_remote == (asked.get("remote_managed") == "true")
-        and all(name in has and has[name] == value for name, value in asked.items() if name != "remote_managed")
+        and all(has.get(name) == value for name, value in asked.items())
         and spec.resource_class in {None, offered_by.resource_class}
         and set(spec.traits) <= set(offered_by.traits)
     )

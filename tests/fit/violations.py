@@ -53,6 +53,8 @@ def _of_cells(
         yield f"host cells {dict(hosts)} are given more than once"
     if request.pinned and offer.uncertain:
         yield f"CPUs are promised though nobody knows those of {offer.uncertain}"
+    if not rules.has_emulator_home(request, offer):
+        yield "the emulator's threads have no CPU without a realtime vCPU"
     if placement.shared_cpus:
         yield f"shared CPUs {placement.shared_cpus} of the whole host beside cells"
     for one in given:
@@ -134,7 +136,7 @@ def _of_emulator(given: list[Given], placement: Placement, request: InstanceRequ
         return
     if own is not None:
         yield f"emulator has CPU {own} of its own, asked {request.emulator_policy}"
-    if request.emulator_policy == "share" and not offer.facts.is_legacy:
+    if request.emulator_policy == "share" and not offer.facts.is_legacy and offer.shared:
         expected = CpuSet.from_mask(offer.shared)
     else:
         expected = _beside_vcpus(given, request)
