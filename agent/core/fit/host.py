@@ -49,8 +49,8 @@ class HostFacts(Value, frozen=True, kw_only=True):
 
     @property
     def is_one_cell(self) -> bool:
-        """A single cell has all CPUs."""
-        return sum(1 for cell in self.cells if cell.dedicated | cell.shared) <= 1
+        """A single cell has all CPUs of the host, also those that guests may not have."""
+        return sum(1 for cell in self.cells if cell.has_cpus) <= 1
 
 
 class FreePages(Value, frozen=True, kw_only=True):
