@@ -185,20 +185,20 @@ def _emulator_homeless(reason: EmulatorHomeless) -> str:
 
 
 def _shared_cpus_short(reason: SharedCpusShort) -> str:
-    cpus = f"{count(len(reason.shared), 'shared CPU')}" + (f" ({reason.shared})" if reason.shared else "")
-    return (
-        f"{_place(reason.cell)} has {cpus}; {_asker(reason.guest_cell)} has "
-        f"{count(reason.asked, 'floating vCPU')}, and no two of them may share a CPU"
-    )
+    who = f"{_asker(reason.guest_cell)} has {count(reason.asked, 'floating vCPU')}"
+    if not reason.shared:
+        return f"{_place(reason.cell)} has no shared CPUs; {who}"
+    cpus = f"{count(len(reason.shared), 'shared CPU')} ({reason.shared})"
+    return f"{_place(reason.cell)} has {cpus}; {who}, and no two of them may share a CPU"
 
 
 def _shared_over_ratio(reason: SharedOverRatio) -> str:
-    if reason.free > 0:
-        room = f"{reason.free} of {count(reason.limit, 'floating vCPU')} left"
-    else:
-        over = f" ({-reason.free} too many)" if reason.free else ""
-        room = f"none of {count(reason.limit, 'floating vCPU')} left{over}"
-    return f"{_place(reason.cell)} has {room} by its CPU ratio; {_asker(reason.guest_cell)} asks for {reason.asked}"
+    asks = f"{_asker(reason.guest_cell)} asks for {reason.asked}"
+    if reason.limit <= 0:
+        return f"{_place(reason.cell)} has no room for floating vCPUs; {asks}"
+    over = f" ({-reason.free} too many)" if reason.free < 0 else ""
+    room = f"{max(reason.free, 0) or 'none'} of {count(reason.limit, 'floating vCPU')} left{over}"
+    return f"{_place(reason.cell)} has {room} by its CPU ratio; {asks}"
 
 
 def _memory_short(reason: MemoryShort) -> str:

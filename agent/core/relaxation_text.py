@@ -58,7 +58,7 @@ def _phrase(relaxation: Relaxation) -> str:
         case OtherCells():
             return f"in {count(relaxation.count, 'cell')} (hw:numa_nodes={relaxation.count})"
         case ShareCells():
-            return "if the configuration let several of its cells go to one host cell ([compute] share_cells)"
+            return "if the configuration let several of its cells go to one host cell ([compute] share_host_cells)"
         case FewerDevices():
             name = plain(relaxation.request)
             return f"with {count(relaxation.count, 'device')} for {name}" if relaxation.count else f"without {name}"

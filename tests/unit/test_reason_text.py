@@ -116,11 +116,15 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     ),
     (
         reasons.SharedCpusShort(guest_cell=None, cell=None, asked=1, shared=cpus("")),
-        "The host as a whole has no shared CPUs; the guest has 1 floating vCPU, and no two of them may share a CPU",
+        "The host as a whole has no shared CPUs; the guest has 1 floating vCPU",
     ),
     (
         reasons.SharedOverRatio(guest_cell=None, cell=None, asked=4, free=1, limit=16),
         "The host as a whole has 1 of 16 floating vCPUs left by its CPU ratio; the guest asks for 4",
+    ),
+    (
+        reasons.SharedOverRatio(guest_cell=0, cell=3, asked=4, free=0, limit=0),
+        "Cell 3 has no room for floating vCPUs; guest cell 0 asks for 4",
     ),
     (
         reasons.SharedOverRatio(guest_cell=0, cell=3, asked=4, free=0, limit=1),

@@ -1,0 +1,187 @@
+"""How much more of what would have to be free, and on which host cells, for a guest to fit.
+
+What each guest cell lacks on each host cell is counted exactly, one by one; which guest cell then goes where is the
+assignment that lacks least: the fewest kinds of things, then the fewest CPUs, floating vCPUs and memory. Devices do
+not count here, so that an answer may still be wrong where they must be near: `relax` runs the fit with each.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+
+from agent.core.cpuset import CpuMask, CpuSet
+from agent.core.fit.changed import Case, with_lack
+from agent.core.fit.flow import cheapest
+from agent.core.fit.host import CellFacts, CellOffer, FreePages
+from agent.core.fit.needs import needs
+from agent.core.fit.pages import free_memory
+from agent.core.fit.pins import has_emulator_cpu, placeable
+from agent.core.fit.table import wants_emulator_cpu
+from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
+from agent.core.relaxation import CellLack, MoreFree
+
+_MOST_MIB = (1 << 24) - 1
+_KIB_PER_MIB = 1024
+
+
+def more_free(case: Case) -> Iterator[MoreFree]:
+    """What would have to be free, the least first; each further one leaves out the host cell that lacked the most (or,
+    where none lacks anything, had the fewest devices) before."""
+    if not case.request.cells:
+        whole = _with_host(case, ())
+        if whole is not None and whole != MoreFree():
+            yield whole
+        return
+    rooms = {room.facts.id: room for room in case.offer.cells if room.facts.has_cpus}
+    table = [_row(cell, case.request, rooms.values()) for cell in case.request.cells]
+    near = _near(case)
+    left = set(rooms)
+    while (lacks := _assigned(table, left)) is not None:
+        change = _with_host(case, lacks)
+        if change is not None and change != MoreFree():
+            yield change
+        left.discard(max(lacks, key=lambda lack: (_cost(lack), -near.get(lack.cell, 0), lack.cell)).cell)
+
+
+def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> CellLack | None:
+    """What one guest cell lacks on one host cell; None where no guest's leaving could make room for it."""
+    facts = room.facts
+    floating = len(cell.vcpus) - len(cell.pinned)
+    own = wants_emulator_cpu(request, cell)
+    cpus = _cpus_lacking(facts, room.free, request, len(cell.pinned), own=own) if cell.pinned else CpuSet()
+    if cpus is None or floating > min(facts.shared.bit_count(), max(room.floating_limit, 0)):
+        return None
+    memory = _memory_lacking(cell, request, room)
+    if memory is None:
+        return None
+    size_kib, amount = memory
+    return CellLack(
+        cell=facts.id,
+        cpus=cpus,
+        floating=max(0, floating - room.floating) if floating else 0,
+        memory_kib=amount if size_kib == facts.small_kib else 0,
+        pages=amount if size_kib != facts.small_kib else 0,
+        page_size_kib=size_kib if amount and size_kib != facts.small_kib else None,
+    )
+
+
+def _cpus_lacking(facts: CellFacts, free: int, request: InstanceRequest, asked: int, *, own: bool) -> CpuSet | None:
+    """The fewest taken CPUs that would have to be free; None where all of them are too few."""
+    policy = request.thread_policy
+    ways = []
+    for way in _ways(facts, free, policy, asked):
+        cpus = way
+        if own and not has_emulator_cpu(facts, CpuMask(free | cpus), policy, asked):
+            cpus |= _lowest(facts.dedicated & ~free & ~cpus, 1)
+        if placeable(facts, CpuMask(free | cpus), policy) < asked:
+            continue
+        if not own or has_emulator_cpu(facts, CpuMask(free | cpus), policy, asked):
+            ways.append(cpus)
+    best = min(ways, key=lambda cpus: (cpus.bit_count(), cpus), default=None)
+    return None if best is None else CpuSet.from_mask(best)
+
+
+def _ways(facts: CellFacts, free: int, policy: ThreadPolicy | None, asked: int) -> Iterator[int]:
+    """Taken CPUs that would make room for the vCPUs.
+
+    Isolate: cores of which the least is taken become whole, small ones first, which leaves the most to the emulator.
+    Require: n free siblings in as many cores as that takes, for each n.
+    """
+    if policy == "isolate":
+        whole = [core.members for core in facts.cores if core.members == core.dedicated]
+        cheap = sorted(whole, key=lambda core: ((core & ~free).bit_count(), core.bit_count()))
+        yield _union(core & ~free for core in cheap[:asked])
+    elif policy == "require":
+        for n in range(2, facts.threads + 1):
+            able = [core.dedicated for core in facts.cores if core.dedicated.bit_count() >= n]
+            cheap = sorted(able, key=lambda core: max(0, n - (core & free).bit_count()))
+            yield _union(_lowest(core & ~free, n - (core & free).bit_count()) for core in cheap[: -(-asked // n)])
+    else:
+        yield _lowest(facts.dedicated & ~free, asked - free.bit_count())
+
+
+def _memory_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> tuple[int, int] | None:
+    """The size of pages that the least is lacking of, and how much: KiB of small ones, else pages. None: none will
+    do."""
+    small, wish = room.facts.small_kib, request.page_size
+    if not room.facts.allowed:
+        return None
+    pools = () if wish in (None, "small", small) else room.pages
+    huge = [pool for pool in pools if wish in ("large", "any", pool.size_kib)]
+    found = [lack for pool in huge if (lack := _pages_lacking(cell, pool)) is not None]
+    if wish in (None, "small", "any", small):
+        lacking_kib = _small_lacking(cell, request, room)
+        found += [] if lacking_kib is None else [(small, lacking_kib)]
+    return min(found, key=lambda lack: (lack[1] * (1 if lack[0] == small else lack[0]), -lack[0]), default=None)
+
+
+def _pages_lacking(cell: CellRequest, pool: FreePages) -> tuple[int, int] | None:
+    asked, rest = divmod(cell.memory_kib, pool.size_kib)
+    if rest or asked > pool.total - pool.reserved:
+        return None
+    return pool.size_kib, max(0, asked - pool.free)
+
+
+def _small_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> int | None:
+    if cell.memory_kib % room.facts.small_kib:
+        return None
+    lacking_kib = max(0, cell.memory_kib - free_memory(request, room))
+    grown = with_lack(room, CellLack(cell=room.facts.id, memory_kib=lacking_kib))
+    used_kib = room.memory_total_kib - room.memory_kib
+    return lacking_kib if lacking_kib <= used_kib and free_memory(request, grown) >= cell.memory_kib else None
+
+
+def _row(cell: CellRequest, request: InstanceRequest, rooms: Iterable[CellOffer]) -> dict[int, CellLack]:
+    return {room.facts.id: lack for room in rooms if (lack := lack_of(cell, request, room)) is not None}
+
+
+def _assigned(table: Sequence[dict[int, CellLack]], left: set[int]) -> list[CellLack] | None:
+    """A host cell of those for each guest cell, so that they lack the least in sum."""
+    ids = sorted(left)
+    costs = [{n: _cost(row[cell]) for n, cell in enumerate(ids) if cell in row} for row in table]
+    found = cheapest([1] * len(table), [1] * len(ids), costs)
+    if found is None:
+        return None
+    return [row[ids[shares.index(1)]] for row, shares in zip(table, found[1], strict=True)]
+
+
+def _cost(lack: CellLack) -> int:
+    kinds = sum(map(bool, (lack.cpus, lack.floating, lack.memory_kib, lack.pages)))
+    mib = -(-(lack.memory_kib + lack.pages * (lack.page_size_kib or 0)) // _KIB_PER_MIB)
+    return kinds << 52 | len(lack.cpus) << 40 | lack.floating << 28 | min(mib, _MOST_MIB)
+
+
+def _with_host(case: Case, lacks: Sequence[CellLack]) -> MoreFree | None:
+    """With what the host as a whole lacks beside; None where its guests do not have that much."""
+    request, offer, host = case.request, case.offer, case.snapshot.usage.host
+    floating = request.vcpus - len(request.pinned)
+    given, given_kib = sum(lack.floating for lack in lacks), sum(lack.memory_kib for lack in lacks)
+    more = max(0, floating - offer.floating - given) if floating else 0
+    more_kib = 0
+    if request.page_size in {None, "small"} | {room.facts.small_kib for room in offer.cells}:
+        free_kib = offer.memory_really_kib if request.cpu_policy == "dedicated" else offer.memory_kib
+        more_kib = max(0, request.memory_kib - free_kib - given_kib)
+    taken_kib = host.memory_kib.used + host.memory_kib.promised
+    if given + more > host.shared.used + host.shared.promised or given_kib + more_kib > taken_kib:
+        return None
+    cells = sorted((lack for lack in lacks if lack != CellLack(cell=lack.cell)), key=lambda lack: lack.cell)
+    return MoreFree(cells=tuple(cells), floating=more, memory_kib=more_kib)
+
+
+def _near(case: Case) -> dict[int, int]:
+    """By host cell, how many of the devices that must be near are there."""
+    near: dict[int, int] = {}
+    for need in needs(case.request.devices, case.offer):
+        for cell, count in need.near.items() if need.is_hard else ():
+            near[cell] = near.get(cell, 0) + min(count, need.request.count)
+    return near
+
+
+def _lowest(mask: int, count: int) -> int:
+    return CpuSet(list(CpuSet.from_mask(mask))[: max(0, count)]).mask
+
+
+def _union(masks: Iterable[int]) -> int:
+    return functools.reduce(operator.or_, masks, 0)

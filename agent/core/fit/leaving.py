@@ -1,0 +1,100 @@
+"""The host without some of its guests, and which guests have what somebody else lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from types import MappingProxyType
+
+import msgspec
+
+from agent.core.cpuset import CpuSet
+from agent.core.ledger import Holds
+from agent.core.reasons import (
+    CpusShort,
+    CpusUncertain,
+    DevicesContended,
+    DevicesFar,
+    DevicesShort,
+    EmulatorCpuShort,
+    MemoryShort,
+    PagesShort,
+    Reason,
+    SharedOverRatio,
+    ThreadsShort,
+)
+from agent.core.relaxation import Leaving
+from agent.core.snapshot import Snapshot
+from agent.core.topology import HostCell, HostTopology
+from agent.core.usage import fold
+
+_ABOUT_CPUS = (CpusShort, ThreadsShort, EmulatorCpuShort)
+_ABOUT_DEVICES = (DevicesShort, DevicesFar, DevicesContended)
+
+
+def without(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
+    """The picture had these guests never come; epoch and generation stay."""
+    sightings = {uuid: seen for uuid, seen in snapshot.ledger.sightings.items() if uuid not in uuids}
+    topology = _with_pages(snapshot.topology, [snapshot.holds[uuid] for uuid in uuids if uuid in snapshot.holds])
+    made = fold(topology, snapshot.config, sightings.values())
+    ledger = msgspec.structs.replace(snapshot.ledger, sightings=MappingProxyType(sightings))
+    return msgspec.structs.replace(
+        snapshot, topology=topology, ledger=ledger, usage=made.usage, conflicts=made.conflicts, holds=made.holds
+    )
+
+
+def who_could_help(snapshot: Snapshot, reasons: Iterable[Reason]) -> tuple[Leaving, ...]:
+    """Guests that hold any of what is lacking, those with the least first."""
+    kinds = tuple(reasons)
+    able = [holds for holds in snapshot.holds.values() if _holds_any(holds, kinds)]
+    return tuple(_leaving(snapshot, holds) for holds in sorted(able, key=_size))
+
+
+def _holds_any(holds: Holds, reasons: Iterable[Reason]) -> bool:
+    return any(_could_help(holds, reason) for reason in reasons)
+
+
+def _could_help(holds: Holds, reason: Reason) -> bool:
+    if isinstance(reason, _ABOUT_CPUS):
+        return bool(holds.cpus or holds.sibling_cpus)
+    if isinstance(reason, CpusUncertain):
+        return holds.uncertain
+    if isinstance(reason, MemoryShort):
+        return bool(holds.cell_memory_kib or holds.host_memory_kib)
+    if isinstance(reason, PagesShort):
+        return any(pages.size_kib == reason.size_kib for pages in holds.pages)
+    if isinstance(reason, SharedOverRatio):
+        return bool(holds.cell_shared or holds.host_shared)
+    return isinstance(reason, _ABOUT_DEVICES) and bool(holds.devices or holds.mdevs)
+
+
+def _size(holds: Holds) -> tuple[int, int, str]:
+    """Dedicated CPUs count most: they are what pinned guests wait for."""
+    memory_kib = sum(holds.cell_memory_kib.values()) + holds.host_memory_kib
+    pages_kib = sum(pages.size_kib * pages.count for pages in holds.pages)
+    return len(holds.cpus | holds.sibling_cpus), memory_kib + pages_kib, holds.uuid
+
+
+def _leaving(snapshot: Snapshot, holds: Holds) -> Leaving:
+    cpus = holds.cpus | holds.sibling_cpus
+    cells = {cell.id for cell in snapshot.topology.cells if not cell.cpus.isdisjoint(cpus)}
+    cells.update(holds.cell_memory_kib, holds.cell_shared)
+    cells.update(pages.cell for pages in holds.pages if pages.cell is not None)
+    return Leaving(uuid=holds.uuid, name=snapshot.ledger.sightings[holds.uuid].name, cells=CpuSet(cells))
+
+
+def _with_pages(topology: HostTopology, gone: Iterable[Holds]) -> HostTopology:
+    """The kernel, too, gets back the pages of who leaves: else it would look as if others used them."""
+    back: dict[tuple[int | None, int], int] = {}
+    for holds in gone:
+        for pages in holds.pages:
+            back[pages.cell, pages.size_kib] = back.get((pages.cell, pages.size_kib), 0) + pages.count
+    if not back:
+        return topology
+    return msgspec.structs.replace(topology, cells=tuple(_cell_with(cell, back) for cell in topology.cells))
+
+
+def _cell_with(cell: HostCell, back: dict[tuple[int | None, int], int]) -> HostCell:
+    pools = tuple(
+        msgspec.structs.replace(pool, free=pool.free + back.get((cell.id, pool.size_kib), 0)) for pool in cell.pages
+    )
+    return msgspec.structs.replace(cell, pages=pools)
