@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.cpuset import HIGHEST_ID
-from agent.core.flavor.cells import Size, cells, count, without_cells
+from agent.core.flavor.cells import Size, by_hand, cells, count, without_cells
 from agent.core.flavor.cpus import CpuTerms, cpu_terms
 from agent.core.flavor.devices import devices
 from agent.core.flavor.faults import FaultKind, Faults, Property, Requested, RequestFault
@@ -91,12 +91,12 @@ def _cells(
     pages: int | PageWord | Unread | None,
 ) -> tuple[CellRequest, ...]:
     """A guest has cells when it asks for them, for a page size or persistent memory, or when it has pins."""
-    number = count(reading)
+    number, hand = count(reading), by_hand(reading)
     pins = terms.policy in {"dedicated", "mixed"}
     wanted = number is not None or pages is not None or pins or reading.flavor("pmem") is not None
     if not wanted:
-        without_cells(reading)
+        without_cells(reading, hand)
         return ()
     if vcpus is UNREAD or memory_mb is UNREAD or number is UNREAD:
         return ()
-    return cells(reading, Size(vcpus=vcpus, memory_mb=memory_mb), number, terms.pinned)
+    return cells(reading, Size(vcpus=vcpus, memory_mb=memory_mb), hand, number, terms.pinned)

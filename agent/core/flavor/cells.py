@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
 from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, cpu_list, whole
 from agent.core.instance import CellRequest
-from agent.core.values import Value
+from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import some
 
-_NUMBERED = re.compile(r"numa_(cpus|mem)\.(?P<cell>0|[1-9]\d{0,2})", re.ASCII)
+_NUMBERED = re.compile(r"hw[:_](?P<name>numa_cpus|numa_mem)\.(?P<cell>0|[1-9]\d{0,2})", re.ASCII)
 _MOST_MB = 2**31 - 1
 
 
@@ -26,18 +27,76 @@ class Size(Value, frozen=True, kw_only=True):
         return f"vcpus={self.vcpus} and memory_mb={self.memory_mb} of the flavor"
 
 
-_Numbered = dict[int, Property]
-"""Properties of one kind, by guest cell."""
+class ByHand(Value, frozen=True, kw_only=True):
+    """What numbered properties say of cells, by guest cell, and where. is_clean: all of it could be read."""
+
+    cpus: ReadOnlyMap[int, CpuSet] = MappingProxyType({})
+    memory_mb: ReadOnlyMap[int, int] = MappingProxyType({})
+    cpus_said: ReadOnlyMap[int, Property] = MappingProxyType({})
+    memory_said: ReadOnlyMap[int, Property] = MappingProxyType({})
+    is_clean: bool = True
+
+    @property
+    def said(self) -> list[Property]:
+        """All of it, vCPUs first."""
+        return [*self.cpus_said.values(), *self.memory_said.values()]
 
 
 def count(reading: Reading) -> int | Unread | None:
     """hw:numa_nodes of flavor or image; None: not said."""
     flavor, image = reading.both("numa_nodes")
+    numbers = [_count(reading, said) for said in (flavor, image) if said is not None]
     if flavor is not None and image is not None:
         return _refuse_twice(reading, "cells-twice", flavor, image)
-    said = flavor or image
-    if said is None:
-        return None
+    return numbers[0] if numbers else None
+
+
+def by_hand(reading: Reading) -> ByHand:
+    """hw:numa_cpus.N and hw:numa_mem.N, each of flavor or image; text that is none is refused, used or not."""
+    faults = len(reading.faults)
+    cpus_said = _one_side(reading, "numa_cpus", "cell-cpus-twice")
+    memory_said = _one_side(reading, "numa_mem", "cell-memory-twice")
+    cpus = {cell: _cell_cpus(reading, said) for cell, said in cpus_said.items()}
+    memory = {cell: _cell_memory(reading, said) for cell, said in memory_said.items()}
+    return ByHand(
+        cpus=MappingProxyType({cell: found for cell, found in cpus.items() if found is not UNREAD}),
+        memory_mb=MappingProxyType({cell: found for cell, found in memory.items() if found is not UNREAD}),
+        cpus_said=MappingProxyType(cpus_said),
+        memory_said=MappingProxyType(memory_said),
+        is_clean=len(reading.faults) == faults,
+    )
+
+
+def cells(
+    reading: Reading, size: Size, hand: ByHand, cell_count: int | None, pinned: CpuSet
+) -> tuple[CellRequest, ...]:
+    """The guest's cells when it has any; () when there was a fault. cell_count None: one."""
+    nodes = cell_count or 1
+    if not hand.said:
+        return _even(reading, size, nodes, pinned)
+    is_whole = set(hand.cpus_said) == set(hand.memory_said) == set(range(min(nodes, len(hand.said))))
+    if not is_whole or len(hand.cpus_said) != nodes:
+        _refuse_incomplete(reading, nodes, hand)
+        return ()
+    outside = [cell for cell, found in hand.cpus.items() if not _is_within(reading, hand.cpus_said[cell], found, size)]
+    if len(hand.cpus) == nodes and not outside:
+        _check_cover(reading, size.vcpus, hand)
+    if len(hand.memory_mb) == nodes:
+        _check_sum(reading, size, hand)
+    return tuple(
+        CellRequest(id=cell, vcpus=vcpus, memory_kib=hand.memory_mb.get(cell, 0) * 1024, pinned=vcpus & pinned)
+        for cell, vcpus in hand.cpus.items()
+    )
+
+
+def without_cells(reading: Reading, hand: ByHand) -> None:
+    """Note what is said about cells of a guest that gets none."""
+    if hand.said:
+        names = some([said.name for said in hand.said])
+        reading.note(f"The guest gets no cells without hw:numa_nodes, pins or a page size: no effect of {names}.")
+
+
+def _count(reading: Reading, said: Property) -> int | Unread:
     number = whole(said.value, 1, _MOST_MB)
     if number is not None:
         return number
@@ -49,32 +108,8 @@ def count(reading: Reading) -> int | Unread | None:
     )
 
 
-def cells(reading: Reading, size: Size, cell_count: int | None, pinned: CpuSet) -> tuple[CellRequest, ...]:
-    """The guest's cells when it has any; () when there was a fault. cell_count None: one."""
-    cpus = _one_side(reading, "numa_cpus", "cell-cpus-twice")
-    memory = _one_side(reading, "numa_mem", "cell-memory-twice")
-    if cpus is UNREAD or memory is UNREAD:
-        return ()
-    nodes = cell_count or 1
+def _even(reading: Reading, size: Size, nodes: int, pinned: CpuSet) -> tuple[CellRequest, ...]:
     said = _count_said(reading)
-    if not cpus and not memory:
-        return _even(reading, size, nodes, said, pinned)
-    wanted = set(range(min(nodes, len(cpus) + len(memory) + 1)))
-    if set(cpus) != wanted or set(memory) != wanted or len(wanted) != nodes:
-        _refuse_incomplete(reading, nodes, said, cpus, memory)
-        return ()
-    return _by_hand(reading, size, cpus, memory, pinned)
-
-
-def without_cells(reading: Reading) -> None:
-    """Note what is said about cells of a guest that gets none."""
-    found = [*_numbered(reading, "numa_cpus"), *_numbered(reading, "numa_mem")]
-    names = [said.name for side in found for said in side.values()]
-    if names:
-        reading.note(f"{some(names)} have no effect: the guest gets no cells without hw:numa_nodes, pins or pages.")
-
-
-def _even(reading: Reading, size: Size, nodes: int, said: Property, pinned: CpuSet) -> tuple[CellRequest, ...]:
     if size.vcpus % nodes or size.memory_mb % nodes:
         reading.refuse(
             "cells-uneven",
@@ -92,32 +127,35 @@ def _even(reading: Reading, size: Size, nodes: int, said: Property, pinned: CpuS
     )
 
 
-def _by_hand(
-    reading: Reading, size: Size, cpus: _Numbered, memory: _Numbered, pinned: CpuSet
-) -> tuple[CellRequest, ...]:
-    lists = [_cell_cpus(reading, cpus[node], size.vcpus) for node in range(len(cpus))]
-    amounts = [_cell_memory(reading, memory[node]) for node in range(len(memory))]
-    read = [one for one in lists if one is not UNREAD]
-    if len(read) == len(lists):
-        _check_cover(reading, size.vcpus, read, cpus)
-    megabytes = [one for one in amounts if one is not UNREAD]
-    if len(megabytes) == len(amounts) and sum(megabytes) != size.memory_mb:
-        said = [memory[node] for node in sorted(memory)]
-        total = Property(name="memory_mb", value=str(size.memory_mb), where="flavor")
-        reading.refuse(
-            "cell-memory-sum",
-            *said,
-            total,
-            found=f"{_listed(said)} make {sum(megabytes)} MiB together, but there is {total}.",
-            change="Change hw:numa_mem.N of a cell so that all together are the flavor's memory.",
-        )
-    return tuple(
-        CellRequest(id=node, vcpus=vcpus, memory_kib=memory_mb * 1024, pinned=vcpus & pinned)
-        for node, (vcpus, memory_mb) in enumerate(zip(read, megabytes, strict=False))
+def _is_within(reading: Reading, said: Property, found: CpuSet, size: Size) -> bool:
+    last = size.vcpus - 1
+    if found <= CpuSet.from_mask((1 << size.vcpus) - 1):
+        return True
+    reading.refuse(
+        "cell-cpu-range",
+        said,
+        _size_said(size)[0],
+        found=f"{said} names vCPUs beyond the last, {last}, with vcpus={size.vcpus} of the flavor.",
+        change=f"Name only vCPUs from 0 to {last} in {said.name}, or change vcpus.",
+    )
+    return False
+
+
+def _check_sum(reading: Reading, size: Size, hand: ByHand) -> None:
+    together = sum(hand.memory_mb.values())
+    if together == size.memory_mb:
+        return
+    total = _size_said(size)[1]
+    reading.refuse(
+        "cell-memory-sum",
+        *hand.memory_said.values(),
+        total,
+        found=f"{_listed(hand.memory_said.values())} make {together} MiB together, but there is {total}.",
+        change="Change hw:numa_mem.N of a cell so that all together are the flavor's memory.",
     )
 
 
-def _cell_cpus(reading: Reading, said: Property, vcpus: int) -> CpuSet | Unread:
+def _cell_cpus(reading: Reading, said: Property) -> CpuSet | Unread:
     try:
         found = cpu_list(said.value)
     except ValueError as error:
@@ -127,21 +165,13 @@ def _cell_cpus(reading: Reading, said: Property, vcpus: int) -> CpuSet | Unread:
             found=f"{said} cannot be read: {error}.",
             change=f"Write {said.name} as in 0-3 or 0,2.",
         )
-    if not found:
-        return reading.refuse(
-            "cell-cpus-empty",
-            said,
-            found=f"{said} leaves the cell without a vCPU.",
-            change=f"Name a vCPU in {said.name}, or have fewer cells.",
-        )
-    if found <= CpuSet.from_mask((1 << vcpus) - 1):
+    if found:
         return found
     return reading.refuse(
-        "cell-cpu-range",
+        "cell-cpus-empty",
         said,
-        Property(name="vcpus", value=str(vcpus), where="flavor"),
-        found=f"{said} names vCPUs beyond the last, {vcpus - 1}, with vcpus={vcpus} of the flavor.",
-        change=f"Name only vCPUs from 0 to {vcpus - 1} in {said.name}, or change vcpus.",
+        found=f"{said} leaves the cell without a vCPU.",
+        change=f"Name a vCPU in {said.name}, or have fewer cells.",
     )
 
 
@@ -157,17 +187,17 @@ def _cell_memory(reading: Reading, said: Property) -> int | Unread:
     )
 
 
-def _check_cover(reading: Reading, vcpus: int, lists: Sequence[CpuSet], said: Mapping[int, Property]) -> None:
+def _check_cover(reading: Reading, vcpus: int, hand: ByHand) -> None:
     """Each vCPU in exactly one cell."""
     seen = CpuSet()
-    for node, found in enumerate(lists):
+    for cell, found in hand.cpus.items():
         if not found.isdisjoint(seen):
-            other = next(n for n in range(node) if not lists[n].isdisjoint(found))
+            other = next(one for one, earlier in hand.cpus.items() if not earlier.isdisjoint(found))
+            pair = hand.cpus_said[other], hand.cpus_said[cell]
             reading.refuse(
                 "cell-cpu-shared",
-                said[other],
-                said[node],
-                found=f"{said[other]} and {said[node]} both have vCPU {lists[other] & found}.",
+                *pair,
+                found=f"{pair[0]} and {pair[1]} both have vCPU {hand.cpus[other] & found}.",
                 change="Take it off one of them: a vCPU is in one cell.",
             )
         seen |= found
@@ -175,35 +205,28 @@ def _check_cover(reading: Reading, vcpus: int, lists: Sequence[CpuSet], said: Ma
     if missing:
         reading.refuse(
             "cell-cpu-unassigned",
-            *(said[node] for node in range(len(lists))),
+            *hand.cpus_said.values(),
             Property(name="vcpus", value=str(vcpus), where="flavor"),
-            found=f"No cell has vCPU {missing} of vcpus={vcpus} of the flavor: {_listed(said.values())}.",
+            found=f"No cell has vCPU {missing} of vcpus={vcpus} of the flavor: {_listed(hand.cpus_said.values())}.",
             change="Add it to hw:numa_cpus.N of a cell.",
         )
 
 
-def _one_side(reading: Reading, name: str, kind: FaultKind) -> _Numbered | Unread:
+def _one_side(reading: Reading, name: str, kind: FaultKind) -> dict[int, Property]:
+    """The flavor's or the image's, by cell; both together are a fault."""
     flavor, image = _numbered(reading, name)
     if flavor and image:
-        return _refuse_twice(reading, kind, next(iter(flavor.values())), next(iter(image.values())))
+        _refuse_twice(reading, kind, next(iter(flavor.values())), next(iter(image.values())))
     return flavor or image
 
 
-def _numbered(reading: Reading, name: str) -> tuple[_Numbered, _Numbered]:
-    flavor = {_cell(key, "hw:"): reading.flavor(key[3:]) for key in reading.flavor_words if _is(key, f"hw:{name}.")}
-    image = {_cell(key, "hw_"): reading.image(key[3:]) for key in reading.image_words if _is(key, f"hw_{name}.")}
-    return _by_cell(flavor), _by_cell(image)
+def _numbered(reading: Reading, name: str) -> tuple[dict[int, Property], dict[int, Property]]:
+    return _by_cell(reading.flavor, reading.flavor_words, name), _by_cell(reading.image, reading.image_words, name)
 
 
-def _is(key: str, start: str) -> bool:
-    return key.startswith(start) and _NUMBERED.fullmatch(key[3:]) is not None
-
-
-def _cell(key: str, start: str) -> int:
-    return int(key.removeprefix(start).partition(".")[2])
-
-
-def _by_cell(found: Mapping[int, Property | None]) -> _Numbered:
+def _by_cell(side: Callable[[str], Property | None], words: Mapping[str, str], name: str) -> dict[int, Property]:
+    matches = (_NUMBERED.fullmatch(key) for key in words)
+    found = {int(one["cell"]): side(f"{name}.{one['cell']}") for one in matches if one and one["name"] == name}
     return {cell: said for cell, said in sorted(found.items()) if said is not None}
 
 
@@ -233,12 +256,12 @@ def _refuse_twice(reading: Reading, kind: FaultKind, flavor: Property, image: Pr
     )
 
 
-def _refuse_incomplete(reading: Reading, nodes: int, said: Property, cpus: _Numbered, memory: _Numbered) -> None:
-    given = [*cpus.values(), *memory.values()]
+def _refuse_incomplete(reading: Reading, nodes: int, hand: ByHand) -> None:
+    said = _count_said(reading)
     reading.refuse(
         "cells-incomplete",
         said,
-        *given,
-        found=f"With {said}, vCPUs and memory of each of {nodes} cells are needed, but there is {_listed(given)}.",
+        *hand.said,
+        found=f"With {said}, vCPUs and memory of each of {nodes} cells are needed, but there is {_listed(hand.said)}.",
         change=f"Give hw:numa_cpus.N and hw:numa_mem.N for each N from 0 to {nodes - 1}, or for none.",
     )

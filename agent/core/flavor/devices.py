@@ -44,7 +44,7 @@ class _Policy(Value, frozen=True, kw_only=True):
 
 
 def devices(reading: Reading, ports: tuple[Port, ...], aliases: tuple[Alias, ...]) -> tuple[PciRequest, ...]:
-    """The flavor's requests, then the ports'. The port's policy counts first, then flavor's and image's, then alias'."""
+    """The flavor's requests, then the ports'. The port's policy is the strongest, the alias' the weakest."""
     policy = _policy(reading)
     stated = policy if isinstance(policy, _Policy) else None
     by_alias = tuple(_alias_requests(reading, aliases, stated))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.core.flavor.faults import FaultKind, Property
-from agent.core.flavor.reading import UNREAD, Reading, Unread
+from agent.core.flavor.reading import UNREAD, Reading
 from agent.core.values import Value
 
 
@@ -31,33 +31,33 @@ def encryption_locks(reading: Reading) -> bool:
     flavor, image = reading.both("mem_encryption")
     by_flavor = reading.truth(flavor, "encryption-unclear")
     by_image = reading.truth(image, "encryption-unclear")
+    flavor_model, image_model = (
+        reading.word(said, _MODELS, "encryption-model-unknown") for said in reading.both("mem_encryption_model")
+    )
     if by_flavor is UNREAD or by_image is UNREAD or not (by_flavor or by_image):
         return False
     if flavor and image and by_flavor != by_image:
         _refuse_pair(reading, "encryption-conflict", flavor, image)
         return False
     asked = flavor or image
-    model = _model(reading)
-    if model is UNREAD or asked is None:
+    if asked is None or flavor_model is UNREAD or image_model is UNREAD or not _models_agree(reading):
         return False
+    model = flavor_model or image_model or _MODELS[_DEFAULT]
     _check_image(reading, asked, model)
     reading.note(f"{asked} is kept in mind for locking alone: a host's encryption contexts are not counted here.")
     return model.locks
 
 
-def _model(reading: Reading) -> _Model | Unread:
+def _models_agree(reading: Reading) -> bool:
     flavor, image = reading.both("mem_encryption_model")
-    by_flavor = reading.word(flavor, _MODELS, "encryption-model-unknown")
-    by_image = reading.word(image, _MODELS, "encryption-model-unknown")
-    if by_flavor is UNREAD or by_image is UNREAD:
-        return UNREAD
     if flavor and image and flavor.value != image.value:
-        return _refuse_pair(reading, "encryption-model-conflict", flavor, image)
-    return by_flavor or by_image or _MODELS[_DEFAULT]
+        _refuse_pair(reading, "encryption-model-conflict", flavor, image)
+        return False
+    return True
 
 
-def _refuse_pair(reading: Reading, kind: FaultKind, flavor: Property, image: Property) -> Unread:
-    return reading.refuse(
+def _refuse_pair(reading: Reading, kind: FaultKind, flavor: Property, image: Property) -> None:
+    reading.refuse(
         kind,
         flavor,
         image,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import get_args
 
 from agent.core.flavor.encryption import encryption_locks
@@ -29,9 +28,7 @@ def page_size(reading: Reading) -> int | PageWord | Unread | None:
             found=f"{image} narrows what a flavor leaves open, but there is no hw:mem_page_size of the flavor.",
             change="Set hw:mem_page_size of the flavor to any or large, or take hw_mem_page_size off the image.",
         )
-    if by_flavor is UNREAD or by_image is UNREAD:
-        return UNREAD
-    if flavor is None or image is None:
+    if by_flavor is UNREAD or flavor is None or image is None:
         return by_flavor
     if by_flavor in {"any", "large"}:
         return by_image
@@ -80,9 +77,10 @@ def _size_kib(text: str) -> int | None:
     match = _SIZE.fullmatch(text if not text.isdecimal() else f"{text}KB")
     if match is None:
         return None
-    power = " KMGTPEZYRQ".index(match["prefix"] or " ")
-    size = Fraction(match["number"]) * 1024**power / (8192 if match["unit"] in {"b", "bit"} else 1024)
-    return int(size) if size.denominator == 1 and 0 < size <= _LARGEST_KIB else None
+    before, _, after = match["number"].partition(".")
+    size = int(before + after) * 1024 ** " KMGTPEZYRQ".index(match["prefix"] or " ")
+    kib, rest = divmod(size, 10 ** len(after) * (8192 if match["unit"] in {"b", "bit"} else 1024))
+    return kib if not rest and 0 < kib <= _LARGEST_KIB else None
 
 
 def _refuse_conflict(reading: Reading, flavor: Property, image: Property) -> None:
