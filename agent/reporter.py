@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.core.conflicts import Conflict, goes_on
 from agent.core.misfits import misfits, rules_without_guest
 from agent.core.snapshot import Snapshot, material_changes
-from agent.core.words import field, sentence, some
+from agent.core.words import agrees, count, field, plural, sentence, some
 
 LOG = logging.getLogger(__name__)
 
@@ -101,10 +101,12 @@ def _owners(row: Conflict) -> str:
 
 def status_line(snapshot: Snapshot) -> str:
     """One line for `systemctl status`."""
-    usage = snapshot.usage
+    free = snapshot.usage.host.dedicated.free
     active = sum(sighting.is_active for sighting in snapshot.ledger.sightings.values())
     failing = ", ".join(state.name for state in snapshot.sources if state.problem is not None)
     return (
-        f"{active} active of {len(snapshot.ledger.sightings)} guests, {len(snapshot.conflicts)} conflicts,"
-        f" free dedicated CPUs {usage.host.dedicated.free or 'none'}" + (f"; cannot read: {failing}" if failing else "")
+        f"{active} active of {len(snapshot.ledger.sightings)} {agrees(snapshot.ledger.sightings, 'guest', 'guests')},"
+        f" {count(len(snapshot.conflicts), 'conflict')},"
+        f" {f'free dedicated {plural(free)}' if free else 'no free dedicated CPU'}"
+        + (f"; cannot read: {failing}" if failing else "")
     )

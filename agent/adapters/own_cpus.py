@@ -7,6 +7,7 @@ import os
 import psutil
 
 from agent.core.cpuset import CpuSet
+from agent.core.words import plural
 
 
 def restrict(cpus: CpuSet) -> str | None:
@@ -24,6 +25,6 @@ def restrict(cpus: CpuSet) -> str | None:
             except ProcessLookupError:
                 continue
             except OSError as error:
-                return f"the agent cannot keep itself to CPUs {cpus}: {error}"
+                return f"the agent cannot keep itself to {plural(cpus)}: {error}"
         done |= threads
     return None

@@ -8,8 +8,8 @@ from agent.cli import exits, output
 from agent.cli.command import ReportCommand
 from agent.cli.conflicts import conflicts_answer
 from agent.core.report import Report
+from agent.core.words import count
 from agent.errors import AgentError
-from agent.render import words
 from agent.render.blind_spots import is_blind
 from agent.render.nagios import nagios_failure, nagios_line
 from agent.render.table import wrap
@@ -82,4 +82,4 @@ class Check(ReportCommand):
 
 def guests(report: Report) -> str:
     """ "2 guests active, 1 not running"."""
-    return f"{words.count(report.health.guests_active, 'guest')} active, {report.health.guests_inactive} not running"
+    return f"{count(report.health.guests_active, 'guest')} active, {report.health.guests_inactive} not running"

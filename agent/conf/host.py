@@ -12,6 +12,7 @@ from agent.conf.reading import Found, Source
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
 from agent.core.pci_request import Alias
+from agent.core.words import agrees, plural
 from agent.formats import device_spec, pci_alias
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ class HostReader:
         if both:
             source.fault(
                 dedicated,
-                f"CPUs {both} are in {shared.name}={shared.text} too",
+                f"{plural(both)} {agrees(both, 'is', 'are')} in {shared.name}={shared.text} too",
                 "Give each CPU to one of the two sets.",
             )
         return sets

@@ -11,6 +11,7 @@ from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
 from agent.core.ledger import Holds
+from agent.core.words import plural
 
 MAKERS = {"nova": "nova", "ovirt": "oVirt"}
 
@@ -54,7 +55,7 @@ class Helpers(NamedTuple):
 
     def __str__(self) -> str:
         """ "emulator", "iothread 2", "emulator and iothreads 1-3"."""
-        threads = f"iothread{'' if len(self.iothreads) == 1 else 's'} {self.iothreads}" if self.iothreads else ""
+        threads = plural(self.iothreads, "iothread") if self.iothreads else ""
         return " and ".join(part for part in ("emulator" if self.emulator else "", threads) if part)
 
 
@@ -219,8 +220,3 @@ def _vcpus_on(domain: ObservedDomain, cpu: int) -> Iterator[int]:
 
 def _is_seen_running(guest: GuestHolds) -> bool:
     return guest.sighting.validity == "valid" and guest.sighting.is_active
-
-
-def plural(cpus: CpuSet) -> str:
-    """ "CPU 3" or "CPUs 3-5,8"."""
-    return f"CPU {cpus}" if len(cpus) == 1 else f"CPUs {cpus}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
-from agent.core.advice import plural
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
 from agent.core.host_config import AcceptRule, HostConfig
 from agent.core.topology import HostTopology
 from agent.core.values import Problem
+from agent.core.words import plural
 
 
 def misfits(topology: HostTopology, config: HostConfig) -> tuple[Problem, ...]:

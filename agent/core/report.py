@@ -13,6 +13,7 @@ from agent.core.snapshot import Snapshot, SourceState
 from agent.core.topology import HostTopology, replace_problems
 from agent.core.usage import Usage
 from agent.core.values import Problem, Value
+from agent.core.words import count
 
 Status = Literal["ok", "degraded", "down"]
 
@@ -155,17 +156,13 @@ def _reasons_of_sources(snapshot: Snapshot, sources: Sequence[SourceReport]) -> 
 def _reasons_of_guests(snapshot: Snapshot) -> Iterator[str]:
     seen = snapshot.ledger.sightings.values()
     if untrusted := sum(one.validity == "last-known" for one in seen):
-        yield f"What was last known counts for {_count(untrusted, 'guest')} not readable now: see agentctl guests."
+        yield f"What was last known counts for {count(untrusted, 'guest')} not readable now: see agentctl guests."
     if snapshot.usage.free_is_uncertain:
         yield "The CPUs of a guest are unknown, so CPUs called free may not be: see agentctl usage."
     pressing = [row for row in snapshot.conflicts if not row.accepted and row.severity != "info"]
     if pressing:
         kinds = ", ".join(sorted({row.kind for row in pressing}))
-        yield f"{_count(len(pressing), 'conflict')} ({kinds}): see agentctl conflicts."
-
-
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+        yield f"{count(len(pressing), 'conflict')} ({kinds}): see agentctl conflicts."
 
 
 def _plain(sentence: str | None) -> str:

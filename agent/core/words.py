@@ -1,9 +1,11 @@
-"""Outside text made safe to show: the one function that all of it passes on its way to a terminal or a log; and lists
-of which only the first few are named."""
+"""Outside text made safe to show: the one function that all of it passes on its way to a terminal or a log; lists of
+which only the first few are named; and nouns and verbs that agree with how many there are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
+
+from agent.core.cpuset import CpuSet
 
 _MARKS = frozenset("[](){};,=\"'")
 
@@ -37,6 +39,21 @@ def some(items: Sequence[str], most: int = 5, *, between: str = ", ") -> str:
     """The first few of a list, then how many more: "a, b, c and 4 more"."""
     shown = between.join(items[:most])
     return f"{shown} and {len(items) - most} more" if len(items) > most else shown
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: "1 guest", "3 guests", "no guests"."""
+    return f"{number or 'no'} {one if number == 1 else many or one + 's'}"
+
+
+def plural(ids: CpuSet, noun: str = "CPU") -> str:
+    """Numbers with their noun: "CPU 3", "CPUs 3-5,8"."""
+    return f"{noun}{'' if len(ids) == 1 else 's'} {ids}"
+
+
+def agrees(what: Sized, one: str, many: str) -> str:
+    """The word that goes with so many: "is" or "are", "its" or "their"."""
+    return one if len(what) == 1 else many
 
 
 def sentence(text: str) -> str:

@@ -19,6 +19,7 @@ from agent.core.guest import DomainState, ObservedDomain, RunIdentity, Sighting
 from agent.core.guest_memory import binding, elsewhere
 from agent.core.ledger import Ledger, ListedDomain, Listing, LivingProcess, Processes
 from agent.core.snapshot import Findings, SourceState, Wish
+from agent.core.words import agrees, count
 from agent.errors import DomainGone, FormatError, LibvirtError
 from agent.formats.domain_xml import ReadDomain, read_domain
 
@@ -266,7 +267,8 @@ def _unreadable_sentence(unreadable: tuple[Sighting, ...]) -> str | None:
         return None
     first = min(unreadable, key=lambda lost: lost.name)
     return (
-        f"{len(unreadable)} definition(s) cannot be read, what was last known of them counts;"
+        f"{count(len(unreadable), 'definition')} cannot be read, what was last known of "
+        f"{agrees(unreadable, 'it', 'them')} counts;"
         f" {first.name}: {first.problem}"
     )
 

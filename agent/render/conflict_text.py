@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent.core.conflicts import Conflict, Severity
-from agent.core.words import plain
+from agent.core.words import count, plain
 from agent.render import words
 from agent.render.paint import Paint, no_paint
 from agent.render.table import wrap
@@ -48,8 +48,8 @@ def tally(conflicts: Sequence[Conflict]) -> str:
     unaccepted = [row for row in conflicts if not row.accepted]
     accepted = len(conflicts) - len(unaccepted)
     counted = Counter(row.severity for row in unaccepted)
-    found = [words.count(counted[word], word, _PLURALS.get(word)) for word in SEVERITIES if counted[word]]
-    text = words.count(len(unaccepted), "conflict") + (f": {', '.join(found)}" if found else "")
+    found = [count(counted[word], word, _PLURALS.get(word)) for word in SEVERITIES if counted[word]]
+    text = count(len(unaccepted), "conflict") + (f": {', '.join(found)}" if found else "")
     return text + (f"; {accepted} accepted by the configuration" if accepted else "")
 
 

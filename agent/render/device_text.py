@@ -6,7 +6,7 @@ from agent.core.conflicts import Owner
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
-from agent.core.words import plain
+from agent.core.words import count, plain
 from agent.render import words
 from agent.render.table import text_table, wrap
 
@@ -38,7 +38,7 @@ def devices_text(topology: HostTopology, usage: Usage, *, width: int = 80, every
     rows = [_row(device, shelf.state(device, count_functions=not everything)) for device in by_cell]
     text = text_table(("CELL", "ADDRESS", "DEVICE", "DRIVER", "NAME", "STATE"), rows, width) if rows else ""
     hidden = 0 if everything else sum(shelf.is_system(device) for device in topology.pci)
-    note = words.count(hidden, "bridge or system function", "bridges and system functions")
+    note = count(hidden, "bridge or system function", "bridges and system functions")
     return text + (wrap(f"{note} not shown (--all-devices)", width) if hidden else "")
 
 
@@ -70,7 +70,7 @@ class Shelf:
         functions = self._functions.get(device.address, ()) if count_functions else ()
         if functions:
             used = sum(bool(self._owners(function)) for function in functions)
-            parts = (state, f"{words.count(len(functions), 'VF')}, {used} used")
+            parts = (state, f"{count(len(functions), 'VF')}, {used} used")
             return "; ".join(part for part in parts if part)
         return state or ("free" if self._could_be_given(device) else words.NOTHING)
 

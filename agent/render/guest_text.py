@@ -9,7 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
 from agent.core.report import GuestReport
-from agent.core.words import plain, some
+from agent.core.words import count, plain, plural, some
 from agent.render import words
 from agent.render.conflict_text import conflict_block, worst_first
 from agent.render.paint import Paint, no_paint
@@ -127,7 +127,7 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
         return
     yield "vCPUs", _vcpus(domain)
     if domain.emulator_pin is not None:
-        yield "emulator", f"on CPU {domain.emulator_pin}"
+        yield "emulator", f"on {plural(domain.emulator_pin)}"
     if domain.iothreads:
         yield "iothreads", "; ".join(_pins(domain.iothread_pins, "iothread")) or f"{domain.iothreads}, not pinned"
     yield "memory", _memory(domain)
@@ -141,12 +141,14 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
 
 def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
     held = guest.holds
-    cpus = [f"CPU {held.cpus} for itself"] if held.cpus else []
-    cpus += [f"of them CPU {held.emulator_cpus} for emulator and iothreads"] if held.emulator_cpus else []
-    cpus += [f"floats within CPU {held.confined}"] if held.confined else []
+    cpus = [f"{plural(held.cpus)} for itself"] if held.cpus else []
+    cpus += [f"of them {plural(held.emulator_cpus)} for emulator and iothreads"] if held.emulator_cpus else []
+    cpus += [f"floats within {plural(held.confined)}"] if held.confined else []
     memory = [f"{words.size(kib)} of cell {cell}" for cell, kib in held.cell_memory_kib.items()]
     memory += [f"{words.size(held.host_memory_kib)} of the host"] if held.host_memory_kib else []
-    memory += [f"{hold.count} pages of {words.size(hold.size_kib)} of {words.cell(hold.cell)}" for hold in held.pages]
+    memory += [
+        f"{count(hold.count, 'page')} of {words.size(hold.size_kib)} of {words.cell(hold.cell)}" for hold in held.pages
+    ]
     yield "holds", "; ".join([*cpus, *memory]) or "nothing"
     if held.uncertain:
         yield "", "its CPUs could not be read at all: it may hold more"
@@ -159,7 +161,7 @@ def _vcpus(domain: ObservedDomain) -> str:
     plugged = len(domain.vcpus_online)
     text = str(plugged) + (f" of at most {domain.vcpus}" if domain.vcpus != plugged else "")
     pins = "; ".join(_pins(domain.vcpu_pins, "vCPU"))
-    rest = f"the others on CPU {domain.cpuset}" if domain.cpuset is not None else ""
+    rest = f"the others on {plural(domain.cpuset)}" if domain.cpuset is not None else ""
     return ": ".join(
         part
         for part in (
@@ -172,24 +174,25 @@ def _vcpus(domain: ObservedDomain) -> str:
 
 
 def _pins(pins: Sequence[Pin], what: str) -> Iterator[str]:
-    """Threads with the same CPUs together: "vCPU 0-3 on CPU 8-11"."""
+    """Threads with the same CPUs together: "vCPUs 0-3 on CPUs 8-11"."""
     together: dict[CpuSet, list[int]] = {}
     for pin in pins:
         together.setdefault(pin.cpus, []).append(pin.thread)
     for cpus, threads in together.items():
-        yield f"{what} {CpuSet(threads)} on CPU {cpus}"
+        yield f"{plural(CpuSet(threads), what)} on {plural(cpus)}"
 
 
 def _memory(domain: ObservedDomain) -> str:
     pages = f" in {words.size(domain.page_size_kib)} pages" if domain.page_size_kib else ""
-    where = f", {domain.mode or 'bound'} on cell {domain.nodeset}" if domain.nodeset else ""
+    where = f", {domain.mode or 'bound'} on {plural(domain.nodeset, 'cell')}" if domain.nodeset else ""
     return f"{words.size(domain.memory_kib)}{pages}{where}{', locked' if domain.memory_locked else ''}"
 
 
 def _guest_cell(cell: GuestCell) -> str:
     pages = f" in {words.size(cell.page_size_kib)} pages" if cell.page_size_kib else ""
-    where = f", {cell.mode or 'bound'} on host cell {cell.nodeset}" if cell.nodeset else ""
-    return f"of the guest: vCPU {cell.vcpus or 'none'}, {words.size(cell.memory_kib)}{pages}{where}"
+    where = f", {cell.mode or 'bound'} on {plural(cell.nodeset, 'host cell')}" if cell.nodeset else ""
+    vcpus = plural(cell.vcpus, "vCPU") if cell.vcpus else "no vCPU"
+    return f"of the guest: {vcpus}, {words.size(cell.memory_kib)}{pages}{where}"
 
 
 def _device(device: GuestDevice) -> str:

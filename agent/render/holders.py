@@ -12,7 +12,7 @@ from agent.core.pci import PciAddress, PciDevice
 from agent.core.report import GuestReport, Report
 from agent.core.topology import Cpu
 from agent.core.usage import DeviceUsage
-from agent.core.words import plain, some
+from agent.core.words import plain, plural, some
 from agent.render import words
 from agent.render.guest_text import conflicts_of
 from agent.render.table import wrap
@@ -109,7 +109,7 @@ def why_guest(report: Report, guest: GuestReport, started: Started) -> Answer:
         f"CPU {cpu}: {', '.join(_threads(report, guest, cpu)) or 'held'}{_shared_with(report, cpu, seen.uuid)}"
         for cpu in held.cpus
     ]
-    facts += [f"floats within CPU {held.confined}"] if held.confined else []
+    facts += [f"floats within {plural(held.confined)}"] if held.confined else []
     facts += [f"device {address} ({_source_of(guest, address)})" for address in held.devices]
     facts += [f"mediated device {uuid}" for uuid in held.mdevs]
     me = Holder("domain", plain(seen.name), seen.uuid, seen.state, started(guest))

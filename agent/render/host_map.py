@@ -9,7 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
 from agent.core.usage import Usage
-from agent.core.words import plain
+from agent.core.words import plain, plural
 from agent.render import words
 from agent.render.cpu_states import CpuState, by_state, cpu_states
 from agent.render.paint import Paint, no_paint
@@ -69,7 +69,7 @@ def legend(states: Mapping[int, CpuState], *, width: int = 80, paint: Paint = no
     """One line per letter that occurs: its meaning, how many CPUs, and which."""
     lines = []
     for state, cpus in by_state(states):
-        text = wrap(f"{state.meaning}: {len(cpus)} (CPU {cpus})", width, first="  = ", rest="    ")
+        text = wrap(f"{state.meaning}: {len(cpus)} ({plural(cpus)})", width, first="  = ", rest="    ")
         lines.append(_letter(state, paint) + text[1:])
     return "".join(lines)
 
@@ -86,10 +86,10 @@ def _cell_id(topology: HostTopology, cpu: Cpu) -> int | None:
 
 
 def cell_line(cell: HostCell) -> str:
-    """One cell in a line: "cell 0: 15.6 GiB, CPU 0-3, 2 MiB pages 512 (64 free)"."""
+    """One cell in a line: "cell 0: 15.6 GiB, CPUs 0-3, 2 MiB pages 512 (64 free)"."""
     parts = [
         words.size(cell.memory_kib) if cell.memory_kib else "no memory",
-        f"CPU {cell.cpus}" if cell.cpus else "no CPUs",
+        plural(cell.cpus) if cell.cpus else "no CPUs",
     ]
     parts += [] if cell.allowed else ["memory withheld from guests by a cpuset"]
     parts += [f"{words.size(pool.size_kib)} pages {pool.total} ({pool.free} free)" for pool in cell.pages if pool.total]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from agent.core.cpuset import CpuSet
 from agent.core.report import Report, SourceReport
-from agent.core.words import plain
+from agent.core.words import count, plain, plural
 from agent.render import words
 from agent.render.conflict_text import tally, worst_first
 from agent.render.paint import Paint, no_paint
@@ -35,12 +36,12 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "guests", f"{health.guests_active} active, {health.guests_inactive} not running"
     uncertain = " (uncertain)" if report.usage.free_is_uncertain else ""
     used, free = len(host.dedicated.used), len(host.dedicated.free)
-    yield "pinned", f"{used} CPUs used, {free} of {len(host.dedicated.total)} dedicated ones free{uncertain}"
+    yield "pinned", f"{count(used, 'CPU')} used, {free} of {len(host.dedicated.total)} dedicated free{uncertain}"
     yield (
         "CPU sets",
         LEGACY
         if report.usage.is_legacy
-        else f"dedicated {host.dedicated.total or 'none'}, shared {host.shared_cpus or 'none'}",
+        else f"dedicated {_cpus(host.dedicated.total)}, shared {_cpus(host.shared_cpus)}",
     )
     yield "memory", f"{words.size(host.memory_kib.used)} used, {words.size(host.memory_kib.free)} free in small pages"
     pools = [pool for pool in host.pages if pool.total or pool.used]
@@ -50,6 +51,10 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     if health.problems:
         yield "problems", f"{health.problems} in what the host says of itself: agentctl topology"
     yield "conflicts", tally(report.conflicts).replace("no conflicts", "none")
+
+
+def _cpus(cpus: CpuSet) -> str:
+    return plural(cpus) if cpus else "none"
 
 
 def _sources(sources: Sequence[SourceReport]) -> str:

@@ -9,7 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
 from agent.core.values import Problem
-from agent.core.words import plain
+from agent.core.words import count, plain
 from agent.render import words
 from agent.render.device_text import devices_text
 from agent.render.host_map import host_map
@@ -54,9 +54,9 @@ def counts(topology: HostTopology) -> str:
         (withheld, "withheld by a cpuset"),
     )
     marked = ", ".join(f"{number} {word}" for number, word in marks if number)
-    cpus = words.count(len(topology.cpus), "CPU") + (f" ({marked})" if marked else "")
-    cells = words.count(len(topology.cells), "cell") if topology.has_cells else "no NUMA"
-    places = [words.count(len(places), word) for places, word in ((sockets, "socket"), (cores, "core")) if places]
+    cpus = count(len(topology.cpus), "CPU") + (f" ({marked})" if marked else "")
+    cells = count(len(topology.cells), "cell") if topology.has_cells else "no NUMA"
+    places = [count(len(places), word) for places, word in ((sockets, "socket"), (cores, "core")) if places]
     return ", ".join([cells, *places, cpus, words.size(topology.memory_kib)])
 
 
@@ -65,7 +65,7 @@ def problems_text(problems: Sequence[Problem], *, width: int = 80, paint: Paint 
     if not problems:
         return ""
     lines = [wrap(_problem(problem), width, first="  ", rest="    ") for problem in problems]
-    head = f"{words.count(len(problems), 'problem')} in what the host says of itself:"
+    head = f"{count(len(problems), 'problem')} in what the host says of itself:"
     return paint("warning", head) + "\n" + "".join(lines)
 
 

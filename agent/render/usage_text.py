@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core.usage import Amount, CellUsage, CpuAmount, DeviceUsage, HostUsage, PageAmount, Usage
-from agent.core.words import plain
+from agent.core.words import plain, plural
 from agent.render import words
 from agent.render.table import text_table, wrap
 
@@ -116,7 +116,7 @@ def _notes(usage: Usage) -> Iterator[str]:
     if usage.is_legacy:
         yield "No CPU sets are configured, so each usable CPU counts as dedicated and as shared."
     elif usage.host.shared_cpus:
-        yield f"Floating guests share CPU {usage.host.shared_cpus}."
+        yield f"Floating guests share {plural(usage.host.shared_cpus)}."
     for part in usage.cells:
         for pages in part.pages:
             if pages.kernel_free is not None and pages.kernel_free != pages.free:

@@ -26,11 +26,6 @@ def size(kib: int) -> str:
     return f"{'-' if kib < 0 else ''}{digits} {_UNITS[unit]}"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: "1 guest", "3 guests", "no guests"."""
-    return f"{number or 'no'} {one if number == 1 else many or one + 's'}"
-
-
 def age(seconds: float | None) -> str:
     """How long ago, in two units at most: "12 s", "3 min 5 s", "2 h 10 min", "4 d 3 h"; "never" for None."""
     if seconds is None:

@@ -53,16 +53,16 @@ def test_a_small_host_is_drawn_whole(tmp_path: Path, capsys: pytest.CaptureFixtu
 2 cells, 2 sockets, 4 cores, 8 CPUs (1 offline, 2 isolated), 6 GiB
 caches: 2 x L3 8 MiB
 
-cell 0: 4 GiB, CPU 0-3, 2 MiB pages 16 (4 free), socket 0
+cell 0: 4 GiB, CPUs 0-3, 2 MiB pages 16 (4 free), socket 0
   core 0-1  CPU 0-3  .. ii
-cell 1: 2 GiB, CPU 4-6, socket 1
+cell 1: 2 GiB, CPUs 4-6, socket 1
   core 0-1  CPU 4-6  .. .
 without a known cell
             CPU 7    x
 
 x = offline: 1 (CPU 7)
-i = isolated by the kernel, held by no guest: 2 (CPU 2-3)
-. = free for pinned guests: 5 (CPU 0-1,4-6)
+i = isolated by the kernel, held by no guest: 2 (CPUs 2-3)
+. = free for pinned guests: 5 (CPUs 0-1,4-6)
 
 CELL  ADDRESS       DEVICE                 DRIVER  NAME    STATE
    1  0000:3b:00.0  Ethernet PF 8086:10fb  i40e    ens1f0  1 VF, 0 used
@@ -135,7 +135,7 @@ def test_the_configuration_divides_the_cpus_of_a_recorded_machine(
         options = ("--sysfs-root", str(root), "--config-file", str(config))
         page = output(capsys, "topology", *options)
         usage = json.loads(output(capsys, "usage", "-f", "json", *options))
-    assert "s = shared by floating guests: 2 (CPU 0-1)\n" in page
+    assert "s = shared by floating guests: 2 (CPUs 0-1)\n" in page
     assert usage["cells"][0]["dedicated"]["total"] == "2-7"
     assert (usage["epoch"], usage["host"]["shared_cpus"]) == (0, "0-1")
 

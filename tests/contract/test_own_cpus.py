@@ -54,5 +54,5 @@ def test_cpus_that_are_not_there_are_told_and_change_nothing() -> None:
     everywhere = sorted(os.sched_getaffinity(0))
     problem, main, others = restricted_to("1023")
     assert problem is not None
-    assert problem.startswith("the agent cannot keep itself to CPUs 1023: ")
+    assert problem.startswith("the agent cannot keep itself to CPU 1023: ")
     assert (main, others) == (everywhere, [everywhere] * 4)

@@ -212,7 +212,7 @@ def test_what_only_one_side_says_is_no_row() -> None:
             {"siblings": CpuSet((0, 1))},
             row("libvirt gives CPUs 2-6 other siblings", "2-3; 4-5; 6", "0-1"),
         ),
-        ({"cells": (0,)}, row("libvirt does not list cells 1, nor what is in them", "cells 0-1", "cells 0")),
+        ({"cells": (0,)}, row("libvirt does not list cell 1, nor what is in it", "cells 0-1", "cell 0")),
         (
             {"pages": 60},
             row(
@@ -223,7 +223,7 @@ def test_what_only_one_side_says_is_no_row() -> None:
         ),
         (
             {"distances": {0: 10, 1: 21}},
-            row("libvirt gives cells 1 other distances", "cell 1: 0=21 1=10", "cell 1: 0=10 1=21"),
+            row("libvirt gives cell 1 other distances", "cell 1: 0=21 1=10", "cell 1: 0=10 1=21"),
         ),
         (
             {"cache_kib": 4096},
@@ -250,10 +250,10 @@ def test_cells_and_cpus_that_only_libvirt_lists_are_named() -> None:
     )
     known = agreed()
     assert disagreements(host(), msgspec.structs.replace(known, cells=(*known.cells, strange))) == (
-        row("libvirt lists cells 5, which the kernel does not show", "cells 0-1", "cells 0-1,5"),
-        row("libvirt goes on listing CPUs 7, which are offline", "online 0-6", "listed 0-7,99-100"),
+        row("libvirt lists cell 5, which the kernel does not show", "cells 0-1", "cells 0-1,5"),
+        row("libvirt goes on listing CPU 7, which is offline", "online 0-6", "listed 0-7,99-100"),
         row("libvirt lists CPUs 99-100, which this host does not have", "present 0-7", "listed 0-7,99-100"),
-        row("libvirt lists CPUs 3 in other cells", "cell 0: CPUs 3", "cell 0,5: CPUs 3"),
+        row("libvirt lists CPU 3 in another cell", "cell 0: CPU 3", "cell 0,5: CPU 3"),
     )
 
 
@@ -261,7 +261,7 @@ def test_an_online_cpu_that_libvirt_lists_nowhere_is_named() -> None:
     first, second = agreed().cells
     cells = (first, msgspec.structs.replace(second, cpus=second.cpus[1:]))
     assert disagreements(host(), msgspec.structs.replace(agreed(), cells=cells)) == (
-        row("libvirt does not list CPUs 4, which are online", "online 0-6", "listed 0-3,5-6"),
+        row("libvirt does not list CPU 4, which is online", "online 0-6", "listed 0-3,5-6"),
     )
 
 

@@ -274,7 +274,7 @@ def test_a_fact_that_differs_is_one_row_and_the_word_of_sysfs_stays(
     fields: dict[str, Any], what: str, sysfs: str, libvirt: str
 ) -> None:
     topology = host(ours(serial="MT1"))
-    told = row(f"libvirt names another {what} of 1 PCI functions", f"0000:3b:00.0: {sysfs}", f"0000:3b:00.0: {libvirt}")
+    told = row(f"libvirt names another {what} of 1 PCI function", f"0000:3b:00.0: {sysfs}", f"0000:3b:00.0: {libvirt}")
     assert device_disagreements(topology, (card(**fields),)) == (told,)
     assert complete_devices(topology, (card(**fields),)) == topology
 
@@ -292,8 +292,8 @@ def test_functions_that_one_side_alone_shows_are_named() -> None:
     gone = ours(address=address("0000:3b:00.7"))
     come = card(address=address("0000:5e:00.0"))
     assert device_disagreements(host(ours(), gone), (card(), come)) == (
-        row("libvirt does not list 1 PCI functions that sysfs shows", "0000:3b:00.7", "-"),
-        row("libvirt lists 1 PCI functions that sysfs does not show", "-", "0000:5e:00.0"),
+        row("libvirt does not list 1 PCI function that sysfs shows", "0000:3b:00.7", "-"),
+        row("libvirt lists 1 PCI function that sysfs does not show", "-", "0000:5e:00.0"),
     )
 
 
@@ -306,13 +306,13 @@ def test_other_virtual_functions_of_a_physical_one_are_named() -> None:
     )
     assert device_disagreements(host(physical, virtual), said) == (
         row(
-            "libvirt names another physical function of 1 PCI functions",
+            "libvirt names another physical function of 1 PCI function",
             "0000:3b:00.1: 0000:3b:00.0",
             "0000:3b:00.1: 0000:5e:00.0",
         ),
-        row("libvirt names another number of possible VFs of 1 PCI functions", "0000:3b:00.0: 8", "0000:3b:00.0: 4"),
+        row("libvirt names another number of possible VFs of 1 PCI function", "0000:3b:00.0: 8", "0000:3b:00.0: 4"),
         row(
-            "libvirt names other virtual functions of 1 physical functions",
+            "libvirt names other virtual functions of 1 physical function",
             "0000:3b:00.0: 0000:3b:00.1",
             "0000:3b:00.0: 0000:3b:00.1 0000:3b:00.2",
         ),
@@ -329,7 +329,7 @@ def test_another_network_interface_of_a_function_is_named() -> None:
     )
     assert device_disagreements(host(device), (card(), said)) == (
         row(
-            "libvirt names another network interface of 1 PCI functions",
+            "libvirt names another network interface of 1 PCI function",
             "0000:3b:00.0: ens1 52:54:00:00:00:01",
             "0000:3b:00.0: ens1 52:54:00:00:00:02",
         ),
@@ -342,7 +342,7 @@ def test_a_mediated_device_of_another_type_is_named_and_one_that_is_not_started_
     stopped = NodeDevice(name="mdev_b", kind="mdev", mdev_uuid="11111111-2222-3333-4444-555555555555")
     assert device_disagreements(host(mdevs=(shown,)), (said, stopped)) == (
         row(
-            "libvirt names another type or parent of 1 mediated devices",
+            "libvirt names another type or parent of 1 mediated device",
             f"{MDEV_UUID}: nvidia-36 on 0000:3b:00.0",
             f"{MDEV_UUID}: nvidia-11 on 0000:3b:00.0",
         ),

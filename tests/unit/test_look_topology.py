@@ -225,7 +225,7 @@ def test_a_disagreement_is_told_and_goes_when_libvirt_has_learnt_too(bench: Benc
     bench.settle()
     bench.set_tree(pci=[Pci(address="0000:01:00.0", numa=0), Pci(address="0000:02:00.0", numa=0)])
     told = problems(bench.one_look())
-    assert told == ["libvirt node devices: libvirt does not list 1 PCI functions that sysfs shows"]
+    assert told == ["libvirt node devices: libvirt does not list 1 PCI function that sysfs shows"]
     bench.libvirt.add_device(*pci_device_xml("0000:02:00.0"))
     assert problems(bench.one_look()) == []
 

@@ -22,15 +22,15 @@ def test_each_thread_is_a_letter_beside_its_sibling_under_its_cell() -> None:
     assert (
         host_map(topology, *usage_of(topology, WEB, DATABASE))
         == """\
-cell 0: 16 GiB, CPU 0-3,8-11, 2 MiB pages 512 (64 free), socket 0
+cell 0: 16 GiB, CPUs 0-3,8-11, 2 MiB pages 512 (64 free), socket 0
   core 0-3  CPU 0-3,8-11   ss ss CP P.
-cell 1: 16 GiB, CPU 4-7,12-15, 2 MiB pages 512 (64 free), socket 1
+cell 1: 16 GiB, CPUs 4-7,12-15, 2 MiB pages 512 (64 free), socket 1
   core 0-3  CPU 4-7,12-15  .. .. .. ..
 
 C = conflict: see `agentctl conflicts`: 1 (CPU 2)
-P = pinned by a guest: 2 (CPU 3,10)
-. = free for pinned guests: 9 (CPU 4-7,11-15)
-s = shared by floating guests: 4 (CPU 0-1,8-9)
+P = pinned by a guest: 2 (CPUs 3,10)
+. = free for pinned guests: 9 (CPUs 4-7,11-15)
+s = shared by floating guests: 4 (CPUs 0-1,8-9)
 """
     )
 
@@ -95,7 +95,7 @@ def test_the_sockets_of_a_virtual_machine_share_a_row_when_each_has_one_core() -
     cpus = tuple(msgspec.structs.replace(cpu, socket=cpu.id, core=0) for cpu in topology.cpus)
     drawn = host_map(msgspec.structs.replace(topology, cpus=cpus), *usage_of(topology, config=EVERYTHING))
     assert drawn.splitlines()[:2] == [
-        "cell 0: 16 GiB, CPU 0-7, 2 MiB pages 512 (64 free), sockets 0-7",
+        "cell 0: 16 GiB, CPUs 0-7, 2 MiB pages 512 (64 free), sockets 0-7",
         "  CPU 0-7  .... ....",
     ]
 

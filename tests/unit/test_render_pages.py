@@ -62,7 +62,7 @@ host  dedicated CPUs         2-7,10-15  -         2-3,10         -  4-7,11-15
 host  shared vCPUs           4          16        0              0  16
 host  memory                 30 GiB     29.5 GiB  1 GiB          0  28.5 GiB
 host  2 MiB pages            1024       1024      1024           0  0
-Floating guests share CPU 0-1,8-9.
+Floating guests share CPUs 0-1,8-9.
 Of the 2 MiB pages of cell 0 the kernel has 64 free: guests have not touched all
   of theirs yet.
 """
@@ -126,7 +126,7 @@ web  {WEB.uuid}
   process   QEMU 4711, runs since 2026-11-30T12:00:00Z
   vCPUs     2: vCPU 0 on CPU 2; vCPU 1 on CPU 3
   memory    2 GiB in 2 MiB pages, strict on cell 0
-  holds     CPU 2-3 for itself; 1024 pages of 2 MiB of cell 0
+  holds     CPUs 2-3 for itself; 1024 pages of 2 MiB of cell 0
   device    {VF} (hostdev)
 
 ERROR  CPU 2: pinned twice
@@ -144,12 +144,12 @@ def test_a_guest_with_hotplug_emulator_and_io_threads_is_told_in_full() -> None:
     lines = guest_text(report.guests[0], report.conflicts, started=None).splitlines()
     assert lines[1:8] == [
         "  state     running, persistent, made by nova; read 4 s ago",
-        "  vCPUs     2 of at most 4: vCPU 0-1 on CPU 4-5; the others on CPU 0-1",
+        "  vCPUs     2 of at most 4: vCPUs 0-1 on CPUs 4-5; the others on CPUs 0-1",
         "  emulator  on CPU 6",
         "  iothreads iothread 1 on CPU 7",
         "  memory    4 GiB",
         "  nova      flavor = m1.pinned",
-        "  holds     CPU 6-7 for itself; of them CPU 6-7 for emulator and iothreads;",
+        "  holds     CPUs 6-7 for itself; of them CPUs 6-7 for emulator and iothreads;",
     ]
 
 
@@ -266,8 +266,8 @@ compute-agent degraded, ready
 agent     5b0c1f0e-0000-4000-8000-000000000001, epoch 7, generation 1
 host      2 cells, 2 sockets, 8 cores, 16 CPUs, 32 GiB
 guests    2 active, 1 not running
-pinned    3 CPUs used, 9 of 12 dedicated ones free
-CPU sets  dedicated 2-7,10-15, shared 0-1,8-9
+pinned    3 CPUs used, 9 of 12 dedicated free
+CPU sets  dedicated CPUs 2-7,10-15, shared CPUs 0-1,8-9
 memory    1 GiB used, 28.5 GiB free in small pages
 pages     2 MiB: 1024 used, 0 free
 sources   domains, libvirt, processes, sysfs ok
@@ -278,6 +278,17 @@ conflicts 2 conflicts: 2 errors
 next      agentctl conflicts
 """
     )
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    """As on the machine of two CPUs that the demo often has."""
+    split = HostConfig(dedicated=CpuSet((1,)), shared=CpuSet((0,)))
+    report = host_report(smt_topology(cells=1, cores=2, threads=1), guest("one", {0: 1}, vcpus=1, at=100), config=split)
+    status = status_text(report)
+    assert "\npinned    1 CPU used, 0 of 1 dedicated free\n" in status
+    assert "\nCPU sets  dedicated CPU 1, shared CPU 0\n" in status
+    assert "Floating guests share CPU 0.\n" in usage_text(report.usage)
+    assert "  holds     CPU 1 for itself; " in guest_text(report.guests[0], (), started=None)
 
 
 def test_status_of_a_calm_host_is_ok() -> None:
@@ -307,9 +318,9 @@ def test_one_cpu_set_for_all_guests_is_not_called_none() -> None:
     """As nova's vcpu_pin_set makes it."""
     pin_set = CpuSet.parse("2-7")
     report = host_report(smt_topology(), WEB, config=HostConfig(dedicated=pin_set, shared=pin_set))
-    assert "Floating guests share CPU 2-7." in usage_text(report.usage)
+    assert "Floating guests share CPUs 2-7." in usage_text(report.usage)
     assert holders.why_cpu(report, 7, started).facts[0].endswith("; dedicated and shared by configuration")
-    assert "CPU sets  dedicated 2-7, shared 2-7\n" in status_text(report)
+    assert "CPU sets  dedicated CPUs 2-7, shared CPUs 2-7\n" in status_text(report)
 
 
 def test_a_device_that_is_gone_makes_no_filter() -> None:

@@ -241,7 +241,7 @@ def test_conflicts_that_a_reload_made_are_told_by_the_next_pass(lines: pytest.Lo
 
 def test_status_names_guests_conflicts_and_free_cpus() -> None:
     snapshot = start(guest("a", {0: 2}), guest("b", {0: 2}), guest("off", {0: 3}, state="shut-off"))
-    assert status_line(snapshot) == "2 active of 3 guests, 1 conflicts, free dedicated CPUs 3-7"
+    assert status_line(snapshot) == "2 active of 3 guests, 1 conflict, free dedicated CPUs 3-7"
 
 
 def test_status_names_the_sources_that_cannot_be_read() -> None:
@@ -251,7 +251,7 @@ def test_status_names_the_sources_that_cannot_be_read() -> None:
         SourceState(name="libvirt", problem="gone"),
     )
     assert status_line(snapshot) == (
-        "6 active of 6 guests, 0 conflicts, free dedicated CPUs none; cannot read: journal, libvirt"
+        "6 active of 6 guests, no conflicts, no free dedicated CPU; cannot read: journal, libvirt"
     )
 
 

@@ -184,7 +184,7 @@ def test_a_cell_whose_memory_a_cpuset_withholds_is_not_allowed(tmp_path: Path) -
     write(root, "sys/fs/cgroup/machine.slice/cpuset.mems.effective", "0")
     seen = discover(root)
     assert [cell.allowed for cell in seen.cells] == [True, False]
-    assert [problem.what for problem in seen.problems] == ["memory of cells 1 is withheld from guests"]
+    assert [problem.what for problem in seen.problems] == ["memory of cell 1 is withheld from guests"]
 
 
 @pytest.mark.parametrize("group", ["/a\0b", "/../../outside", "/machine/../../../../outside", "/.."])

@@ -416,3 +416,21 @@ def test_shared_load_is_counted_where_it_is_confined_and_limited_by_the_ratio() 
 def test_an_unknown_topology_gives_no_rows_about_cpus_that_may_well_exist() -> None:
     nothing = Host(msgspec.structs.replace(h8().topology, cells=(), cpus=()), h8().config)
     assert nothing.conflicts(guest("a", {0: 2})) == ()
+
+
+def test_what_is_said_of_cpus_agrees_with_how_many_there_are() -> None:
+    one, two = (_only(h8().conflicts(guest("a", pins))) for pins in ({0: 0}, {0: 0, 1: 1}))
+    assert (one.cause, two.cause) == (
+        "a is pinned to CPU 0, outside the dedicated set (2-7)",
+        "a is pinned to CPUs 0-1, outside the dedicated set (2-7)",
+    )
+    assert one.action.endswith("; left alone floating guests run on CPU 0 too and take its time")
+    assert two.action.endswith("; left alone floating guests run on CPUs 0-1 too and take their time")
+    in_no_set = configured(h8(), shared=CpuSet())
+    assert _only(in_no_set.conflicts(guest("a", {0: 0}))).action.endswith("but this CPU is in nobody's books")
+    offline = _with_cpu(h8(), 5, online=False)
+    rows = {row.kind: row for row in offline.conflicts(guest("a", {0: 5}), guest("b", {0: 5}))}
+    assert "CPU 5 is offline, and a (vCPU 0), b (vCPU 0) are pinned to it" in rows["pinned-to-offline"].cause
+    assert rows["pinned-to-offline"].action.endswith(
+        "runs the threads on any other CPU, also on those of pinned guests, and the guests do not start again"
+    )

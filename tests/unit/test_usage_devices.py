@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.core.conflicts import Conflict
-from agent.core.guest import GuestDevice, Sighting
+from agent.core.guest import DomainState, GuestDevice, Sighting
 from agent.core.pci import MediatedDevice, NetInterface, PciAddress
 from agent.core.usage import DeviceUsage, Usage
 from tests.builders import function, guest, h8
@@ -130,6 +130,30 @@ def test_a_physical_function_and_its_virtual_one_cannot_both_be_had() -> None:
     assert {owner.name for owner in row.owners} == {"p", "v", "w"}
     off = _only(on.conflicts(guest("p", dev=(PF,), state="shut-off"), guest("v", dev=(VF0,))))
     assert off.severity == "info"
+
+
+def test_a_guest_with_several_functions_of_a_card_is_named_once() -> None:
+    row = _only(h8(pci=CARD).conflicts(guest("p", dev=(PF,)), guest("v", dev=(VF0, VF1))))
+    assert row.cause == f"Physical function {PF} is held by p, and its virtual function {VF0} and 1 more by v"
+
+
+def test_what_is_said_of_devices_agrees_with_how_many_there_are() -> None:
+    on = h8(pci=CARD)
+    remarks = [_rows(on.usage(guest("v", dev=held)))[PF].remark for held in ((VF0,), (VF0, VF1))]
+    assert remarks == [
+        f"1 of its virtual functions is held, {VF0} by v",
+        f"2 of its virtual functions are held, {VF0} by v",
+    ]
+    states: tuple[DomainState, ...] = ("running", "shut-off")
+    one, one_off = (_only(on.conflicts(guest("a", dev=(NIC,), state=state))).action for state in states)
+    two, two_off = (
+        next(row.action for row in rows if row.kind == "device-missing")
+        for rows in (on.conflicts(*(guest(name, dev=(NIC,), state=state) for name in "ab")) for state in states)
+    )
+    assert one == "Detach it from a and attach it anew; left alone the guest works without it"
+    assert two == "Detach it from a and b and attach it anew; left alone the guests work without it"
+    assert one_off.endswith("the definition before the guest is started; left alone it does not start")
+    assert two_off.endswith("the definitions before the guests are started; left alone they do not start")
 
 
 def test_one_held_virtual_function_blocks_the_physical_one_and_no_sibling() -> None:

@@ -28,6 +28,7 @@ from agent.adapters.sysfs.sockets import Place, read_places
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cpu, HostCell, HostTopology
 from agent.core.values import Value
+from agent.core.words import agrees, plural
 
 __all__ = ["HostReading", "changing_facts", "discover", "read_host"]
 
@@ -113,7 +114,8 @@ def _tell_withheld(files: Files, masks: Masks, cells: Cells, allowed: Allowed) -
     withheld = masks.online - allowed.cpus if allowed.cpus is not None else CpuSet()
     if withheld:
         what = (
-            f"online CPUs {withheld} are withheld from guests (cgroup v1 never gives back a CPU that was offline once)"
+            f"online {plural(withheld)} {agrees(withheld, 'is', 'are')} withheld from guests (cgroup v1 never gives "
+            "back a CPU that was offline once)"
         )
         said = (("online", masks.online), (allowed.cpus_source, allowed.cpus))
         files.contradiction(allowed.cpus_source, what, said)
@@ -121,7 +123,9 @@ def _tell_withheld(files: Files, masks: Masks, cells: Cells, allowed: Allowed) -
     unreachable = with_memory - allowed.cells if allowed.cells is not None else CpuSet()
     if unreachable:
         said = (("cells", with_memory), (allowed.cells_source, allowed.cells))
-        files.contradiction(allowed.cells_source, f"memory of cells {unreachable} is withheld from guests", said)
+        files.contradiction(
+            allowed.cells_source, f"memory of {plural(unreachable, 'cell')} is withheld from guests", said
+        )
 
 
 def _page_size_kib(files: Files) -> int:

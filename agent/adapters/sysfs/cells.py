@@ -15,6 +15,7 @@ from agent.adapters.sysfs.files import Files
 from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.topology import HostCell, PagePool
 from agent.core.values import ReadOnlyMap, Value
+from agent.core.words import agrees, plural
 
 FOLDER = "sys/devices/system/node"
 POOLS = "sys/kernel/mm/hugepages"
@@ -123,7 +124,8 @@ def _cell_of(files: Files, masks: Masks, listed: Mapping[int, CpuSet]) -> dict[i
     if shared:
         said = [(f"node{cell}/cpulist", cpus) for cell, cpus in listed.items() if not cpus.isdisjoint(shared)]
         what = (
-            f"CPUs {shared} are listed in several cells; each is shown in the one its folder links to, else the lowest"
+            f"{plural(shared)} {agrees(shared, 'is', 'are')} listed in several cells; each is shown in the one its "
+            "folder links to, else the lowest"
         )
         files.contradiction(f"{FOLDER}/node*/cpulist", what, said)
     taken = {cpu: _choose(cells, own.get(cpu, ()), listed) for cpu, cells in claims.items()}
@@ -148,7 +150,10 @@ def _tell_other_links(
     differ = CpuSet(cpu for cpu, cell in taken.items() if cpu not in shared and own.get(cpu, (cell,)) != (cell,))
     if differ:
         said = [(f"cpu{cpu}", f"list: node{taken[cpu]}, link: {_links_text(own[cpu])}") for cpu in differ]
-        what = f"CPUs {differ} are linked to another cell than the one that lists them, which is taken"
+        what = (
+            f"{plural(differ)} {agrees(differ, 'is', 'are')} linked to another cell than the one that lists "
+            f"{agrees(differ, 'it', 'them')}, which is taken"
+        )
         files.contradiction(f"{CPU_FOLDER}/cpu{differ.lowest}", what, said)
 
 
@@ -157,7 +162,8 @@ def _tell_homeless(files: Files, masks: Masks, taken: Mapping[int, int], own: Ma
     if homeless:
         said = [(f"cpu{cpu}", f"link: {_links_text(own.get(cpu, ()))}") for cpu in homeless]
         what = (
-            f"online CPUs {homeless} are in no cell's list; each is shown in the cell its own folder links to, if any"
+            f"online {plural(homeless)} {agrees(homeless, 'is', 'are')} in no cell's list; each is shown in the cell "
+            "its own folder links to, if any"
         )
         files.contradiction(f"{FOLDER}/node*/cpulist", what, said)
 
@@ -204,7 +210,8 @@ def _distances(files: Files, ids: Sequence[int]) -> dict[int, dict[int, int]]:
     if near:
         said = [(f"node{cell}/distance", " ".join(map(str, rows[cell].values()))) for cell in near]
         what = (
-            f"cells {CpuSet(near)} are said to be no nearer to themselves than to others: firmware lies about distances"
+            f"{plural(CpuSet(near), 'cell')} {agrees(near, 'is', 'are')} said to be no nearer to "
+            f"{agrees(near, 'itself', 'themselves')} than to others: firmware lies about distances"
         )
         files.contradiction(f"{FOLDER}/node*/distance", what, said)
     return rows

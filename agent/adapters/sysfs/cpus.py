@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from agent.adapters.sysfs.files import Files
 from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.values import ReadOnlyMap, Value
+from agent.core.words import agrees, plural
 
 FOLDER = "sys/devices/system/cpu"
 
@@ -77,11 +78,15 @@ def _present(files: Files, folders: CpuSet, online: CpuSet | None) -> CpuSet:
         return folders | (online or CpuSet())
     if online is not None and not online <= present:
         said = ((f"{FOLDER}/present", present), (f"{FOLDER}/online", online))
-        files.contradiction(f"{FOLDER}/online", f"CPUs {online - present} are online, yet not present", said)
+        odd = online - present
+        what = f"{plural(odd)} {agrees(odd, 'is', 'are')} online, yet not present"
+        files.contradiction(f"{FOLDER}/online", what, said)
         present |= online
     if not present <= folders:
         said = ((f"{FOLDER}/present", present), (f"{FOLDER}/cpu*", folders))
-        files.contradiction(f"{FOLDER}/present", f"CPUs {present - folders} are present, yet have no folder", said)
+        odd = present - folders
+        what = f"{plural(odd)} {agrees(odd, 'is present, yet has', 'are present, yet have')} no folder"
+        files.contradiction(f"{FOLDER}/present", what, said)
     return present
 
 
@@ -109,7 +114,8 @@ def _look_once_more(files: Files, mask: CpuSet, own: dict[int, bool | None]) -> 
             (f"{FOLDER}/cpu*/online = 1", CpuSet(c for c, state in own.items() if state)),
             (f"{FOLDER}/cpu*/online = 0", CpuSet(c for c, state in own.items() if state is False)),
         )
-        what = f"CPUs {differ}: the mask of online CPUs contradicts their own files, which are taken"
+        files_of = agrees(differ, "its own file, which is", "their own files, which are")
+        what = f"{plural(differ)}: the mask of online CPUs contradicts {files_of} taken"
         files.contradiction(f"{FOLDER}/online", what, said)
     return mask, own
 

@@ -14,6 +14,7 @@ from agent.adapters.sysfs.vpd import serial_number
 from agent.core.cpuset import CpuSet
 from agent.core.pci import DeviceType, MdevType, MediatedDevice, NetInterface, PciAddress, PciDevice
 from agent.core.topology import HostCell
+from agent.core.words import plural
 
 PCI = "sys/bus/pci/devices"
 MDEV = "sys/bus/mdev/devices"
@@ -126,7 +127,7 @@ def _cell(files: Files, folder: str, names: frozenset[str], cells: Mapping[int, 
         files.problem(f"{folder}/numa_node", what, numa_node=number, cells=",".join(map(str, sorted(cells))))
         return None
     if near is not None and cells[number] and near & _union(cells) != cells[number]:
-        said = (("numa_node", f"{number} (CPUs {cells[number]})"), ("local_cpulist", near))
+        said = (("numa_node", f"{number} ({plural(cells[number])})"), ("local_cpulist", near))
         files.contradiction(f"{folder}/numa_node", "contradicts local_cpulist; the number is taken", said)
     return number
 

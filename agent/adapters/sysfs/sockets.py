@@ -11,6 +11,7 @@ from agent.adapters.sysfs.files import Files
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cache
 from agent.core.values import Value
+from agent.core.words import agrees, plural
 
 _NO_ID = frozenset({-1, 0xFFFF, 0xFFFFFFFF})
 """What kernels print for a die, cluster or socket that the platform does not name."""
@@ -135,7 +136,7 @@ class _Reader:
         taken = next(iter(by_id), None)
         if len(by_id) > 1:
             said = [(mask, members), *((f"{id_name} = {number}", CpuSet(cpus)) for number, cpus in by_id.items())]
-            what = f"{mask} puts CPUs {members} together, {id_name} does not; they are shown together as {taken}"
+            what = f"{mask} puts {plural(members)} together, {id_name} does not; they are shown together as {taken}"
             self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology", what, said)
         return taken
 
@@ -144,8 +145,11 @@ class _Reader:
         if not others:
             return own
         number = taken.unused()
-        what = f"CPUs {members} and {others} are apart, yet both have {id_name} {own}; the former are shown as {number}"
-        said = ((f"CPUs {members}", own), (f"CPUs {others}", own))
+        what = (
+            f"{plural(members)} and {plural(others)} are apart, yet both have {id_name} {own}; the former "
+            f"{agrees(members, 'is', 'are')} shown as {number}"
+        )
+        said = ((plural(members), own), (plural(others), own))
         self.files.contradiction(f"{FOLDER}/cpu{members.lowest}/topology/{id_name}", what, said)
         return number
 

@@ -12,7 +12,7 @@ from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
 from agent.core.usage.rows import CpuAmount, CpuHolder
-from agent.core.words import some
+from agent.core.words import agrees, plural, some
 
 
 class CpuBooks(NamedTuple):
@@ -143,10 +143,9 @@ def _pinned_twice(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Confl
 def _by_the_kernel(unread: Sequence[GuestHolds]) -> str:
     if not unread:
         return ""
-    whose = "its" if len(unread) == 1 else "their"
     return (
-        f"; the definition{'s' if len(unread) > 1 else ''} of {advice.names(unread)} could not be read, but the kernel "
-        f"binds {whose} vCPU threads to that CPU"
+        f"; the {agrees(unread, 'definition', 'definitions')} of {advice.names(unread)} could not be read, but the "
+        f"kernel binds {agrees(unread, 'its', 'their')} vCPU threads to that CPU"
     )
 
 
@@ -188,10 +187,11 @@ def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, 
             "pinned-to-offline",
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
-            cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu, room)} {_be(guests)} pinned to it",
+            cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu, room)} {agrees(guests, 'is', 'are')} pinned to it",
             severity="error",
-            action=f"{_sentence(way_out)}, or {repair}; left alone the kernel runs the thread on any other CPU, "
-            "also on those of pinned guests, and the guest does not start again",
+            action=f"{_sentence(way_out)}, or {repair}; left alone the kernel runs "
+            f"{agrees(guests, 'the thread', 'the threads')} on any other CPU, also on those of pinned guests, and "
+            f"{agrees(guests, 'the guest does', 'the guests do')} not start again",
         )
 
 
@@ -201,15 +201,15 @@ def _outside_dedicated(guest: GuestHolds, sets: HostSets) -> Iterator[Conflict]:
         return
     shared = CpuSet.from_mask(outside.mask & sets.shared)
     harm = (
-        f"floating guests run on {advice.plural(shared)} too and take its time"
+        f"floating guests run on {plural(shared)} too and take {agrees(shared, 'its', 'their')} time"
         if shared
-        else "nothing breaks, but these CPUs are in nobody's books"
+        else f"nothing breaks, but {agrees(outside, 'this CPU is', 'these CPUs are')} in nobody's books"
     )
     yield conflict(
         "pinned-outside-dedicated",
         _guest(guest),
         (guest.owner,),
-        cause=f"{_name(guest)} is pinned to {advice.plural(outside)}, outside the dedicated set "
+        cause=f"{_name(guest)} is pinned to {plural(outside)}, outside the dedicated set "
         f"({CpuSet.from_mask(sets.dedicated) or 'empty'})",
         severity="warning",
         action=f"Add {outside} to [compute] cpu_dedicated_set, or re-pin the guest inside of it; left alone {harm}",
@@ -231,8 +231,8 @@ def _shared_on_dedicated(guest: GuestHolds, books: CpuBooks, sets: HostSets) -> 
         "shared-on-dedicated",
         _guest(guest),
         (guest.owner,),
-        cause=f"Floating vCPUs of {_name(guest)} are confined to {advice.plural(guest.holds.confined)}, of which "
-        f"{over} {'is' if len(over) == 1 else 'are'} dedicated to pinned guests",
+        cause=f"Floating vCPUs of {_name(guest)} are confined to {plural(guest.holds.confined)}, of which "
+        f"{over} {agrees(over, 'is', 'are')} dedicated to pinned guests",
         severity="error" if disturbed else "warning",
         action=f"Confine its vCPUs to the shared set{f' ({shared})' if shared else ''} with virsh vcpupin, or pin each "
         f"to one CPU; left alone {harm}",
@@ -249,10 +249,10 @@ def _emulator_on_dedicated(guest: GuestHolds, room: Room) -> Iterator[Conflict]:
         _guest(guest),
         (guest.owner,),
         cause=f"{_name(guest)} has no pinned vCPU, but its {helpers} {'is' if helpers.is_one else 'are'} pinned to "
-        f"dedicated {advice.plural(emulator)}",
+        f"dedicated {plural(emulator)}",
         severity="warning",
         action=f"{_sentence(advice.off_dedicated(guest, emulator, room))}; left alone nothing breaks, but "
-        f"{advice.plural(emulator)} {'is' if len(emulator) == 1 else 'are'} not offered to pinned guests",
+        f"{plural(emulator)} {agrees(emulator, 'is', 'are')} not offered to pinned guests",
     )
 
 
@@ -262,10 +262,6 @@ def _name(guest: GuestHolds) -> str:
 
 def _listed(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
     return some([advice.described(guest, cpu, room.usable) for guest in guests])
-
-
-def _be(guests: Sequence[GuestHolds]) -> str:
-    return "is" if len(guests) == 1 else "are"
 
 
 def _sentence(text: str) -> str:

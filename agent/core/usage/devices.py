@@ -12,6 +12,7 @@ from agent.core.host_config import HostConfig
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.usage.rows import DeviceUsage, MdevUsage
+from agent.core.words import agrees
 
 BRIDGE_CLASS = "06"
 
@@ -131,7 +132,7 @@ def _remark(device: PciDevice, books: DeviceBooks, holders: Sequence[GuestHolds]
     taken = [address for address in books.children.get(device.address, ()) if address in books.holders]
     if taken:
         first = advice.names(books.holders[taken[0]])
-        return f"{len(taken)} of its virtual functions are held, {taken[0]} by {first}"
+        return f"{len(taken)} of its virtual functions {agrees(taken, 'is', 'are')} held, {taken[0]} by {first}"
     if device.address in books.mdev_parents:
         return f"a mediated device of it is held by {advice.names(books.mdev_parents[device.address])}"
     return None
@@ -189,8 +190,9 @@ def _twice(resource: Resource, guests: Sequence[GuestHolds]) -> Conflict:
         cause=f"Device {resource.id} is named by {len(guests)} guests: {advice.names(guests)}; "
         f"{advice.names(active) if active else 'none'} {'are' if len(active) > 1 else 'is'} active",
         severity=severity,
-        action="Find out which of the running guests has it and remove it from the other with virsh detach-device; "
-        "left alone one of them works without its device or fails"
+        action="Find out which of the running guests has it and remove it from the "
+        f"{'others' if len(active) > 2 else 'other'} with virsh detach-device; left alone "
+        "only one of them works with its device"
         if severity == "error"
         else "Give one of them another device if both shall run at once; left alone the second does not start",
     )
@@ -202,18 +204,21 @@ def _missing(resource: Resource, guests: Sequence[GuestHolds], why: str) -> Conf
         "device-missing",
         resource,
         (guest.owner for guest in guests),
-        cause=f"{advice.names(guests)} {'names' if len(guests) == 1 else 'name'} a device that is not there: {why}",
+        cause=f"{advice.names(guests)} {agrees(guests, 'names', 'name')} a device that is not there: {why}",
         severity="error" if active else "warning",
-        action=f"Detach it from {advice.names(active)} and attach it anew; left alone the guest works without it"
+        action=f"Detach it from {advice.names(active)} and attach it anew; left alone "
+        f"{agrees(active, 'the guest works', 'the guests work')} without it"
         if active
-        else "Bring the device back or take it out of the definition before the guest is started; left alone it does "
-        "not start",
+        else "Bring the device back or take it out of the "
+        f"{agrees(guests, 'definition before the guest is', 'definitions before the guests are')} started; left alone "
+        f"{agrees(guests, 'it does', 'they do')} not start",
     )
 
 
 def _pf_and_vf(address: PciAddress, guests: Sequence[GuestHolds], books: DeviceBooks) -> Iterator[Conflict]:
     taken = [child for child in books.children.get(address, ()) if child in books.holders]
-    users = [guest for child in taken for guest in books.holders[child]]
+    # one guest may have several of them
+    users = list({guest.sighting.uuid: guest for child in taken for guest in books.holders[child]}.values())
     whole = _given_whole(address, guests)
     if not users or not whole:
         return

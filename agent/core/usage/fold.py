@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agent.core import advice
 from agent.core.conflicts import Conflict, ConflictKind, Resource, conflict, settled
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
@@ -28,6 +27,7 @@ from agent.core.usage.memory import (
     memory_conflicts,
 )
 from agent.core.usage.rows import CellUsage, CpuHolder, Folded, HostUsage, Remark, Usage
+from agent.core.words import plural
 
 REMARKED: frozenset[ConflictKind] = frozenset({"shared-on-dedicated", "device-missing"})
 """Kinds of conflict that say why a guest is not as its definition says, so that they stand beside the numbers too."""
@@ -161,15 +161,15 @@ def _reading(guest: GuestHolds, cpus: CpuBooks) -> str | None:
     if not seen.is_active:
         return f"definition unreadable{because}"
     if seen.domain is not None:
-        held = f"last known pins used ({advice.plural(holds.cpus)})" if holds.cpus else "no pins as last known"
+        held = f"last known pins used ({plural(holds.cpus)})" if holds.cpus else "no pins as last known"
         return f"definition unreadable, {held}{because}"
     if holds.uncertain:
         return f"pins unknown, so free CPUs are uncertain{because}"
     kept = CpuSet.from_mask(holds.cpus.mask & ~cpus.pinned)
-    held = f"{advice.plural(kept)} held, since its threads may run there" if kept else "its threads run on no free CPU"
+    held = f"{plural(kept)} held, since its threads may run there" if kept else "its threads run on no free CPU"
     return f"pins unknown, {held}{because}"
 
 
 def _idle_siblings(guest: GuestHolds) -> str | None:
     idle = guest.holds.sibling_cpus
-    return f"thread policy isolate keeps {advice.plural(idle)} idle, not offered to others" if idle else None
+    return f"thread policy isolate keeps {plural(idle)} idle, not offered to others" if idle else None

@@ -15,6 +15,7 @@ from agent.core.holds import GuestHolds
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology, PagePool
 from agent.core.usage.rows import Amount, CellUsage, HostUsage, PageAmount
+from agent.core.words import agrees, count, plural
 
 KIB_PER_MIB = 1024
 
@@ -86,8 +87,8 @@ def cell_pages(cell: HostCell, books: MemoryBooks, config: HostConfig) -> tuple[
 def host_pages(topology: HostTopology, books: MemoryBooks, config: HostConfig) -> tuple[PageAmount, ...]:
     """One row for each size: sums over the cells and guests that no cell can be named for."""
     used: dict[int, int] = {}
-    for (_, size), count in books.pages.items():
-        used[size] = used.get(size, 0) + count
+    for (_, size), number in books.pages.items():
+        used[size] = used.get(size, 0) + number
     ids = {cell.id for cell in topology.cells}
     reserved: dict[int, int] = {}
     for row in {(row.cell, row.size_kib): row for row in config.reserved_pages if row.cell in ids}.values():
@@ -158,15 +159,16 @@ def _memory_elsewhere(guest: GuestHolds) -> Iterator[Conflict]:
         "memory-elsewhere",
         Resource(kind="guest", id=seen.uuid, cell=away.lowest if len(away) == 1 else None),
         (guest.owner,),
-        cause=f"The memory of {seen.label} is bound to {_cells(bound.cells)}, but much of it lies in {_cells(away)}",
+        cause=f"The memory of {seen.label} is bound to {plural(bound.cells, 'cell')}, but much of it lies "
+        f"in {plural(away, 'cell')}",
         severity="warning",
         action=f"{_way_home(seen, bound, away)}; left alone nothing breaks, but the guest waits longer for this "
-        f"memory, and {_cells(away)} {'has' if len(away) == 1 else 'have'} less room than the books say",
+        f"memory, and {plural(away, 'cell')} {agrees(away, 'has', 'have')} less room than the books say",
     )
 
 
 def _way_home(seen: Sighting, bound: Binding, away: CpuSet) -> str:
-    room = f"as soon as {_cells(bound.cells)} {'has' if len(bound.cells) == 1 else 'have'} room"
+    room = f"as soon as {plural(bound.cells, 'cell')} {agrees(bound.cells, 'has', 'have')} room"
     if seen.domain is not None and any(device.kind in PINNING_DEVICES for device in seen.domain.devices):
         return f"Stop and start {seen.label} {room}; while it runs its host devices keep its memory where it is"
     if seen.run.pid is None or not bound.is_one:
@@ -175,20 +177,16 @@ def _way_home(seen: Sighting, bound: Binding, away: CpuSet) -> str:
     return f"Move it with `{command}` (package numactl), or stop and start the guest, {room}"
 
 
-def _cells(cells: CpuSet) -> str:
-    return f"cell{'' if len(cells) == 1 else 's'} {cells}"
-
-
 def _cell_over_commit(cell: CellUsage, guests: Sequence[GuestHolds]) -> Conflict:
     over = cell.memory_kib.used - max(cell.memory_kib.total, 0)
     return conflict(
         "memory-over-commit",
         Resource(kind="memory", id=str(cell.id), cell=cell.id),
         (guest.owner for guest in guests),
-        cause=f"{advice.names(guests)} {_verb('bind', guests)} {_mib(cell.memory_kib.used)} MiB to cell {cell.id}, "
-        f"which has {_mib(cell.memory_kib.total)} MiB besides huge pages, {_mib(over)} MiB too few",
+        cause=f"{advice.names(guests)} {agrees(guests, 'binds', 'bind')} {_mib(cell.memory_kib.used)} MiB to "
+        f"cell {cell.id}, which has {_mib(cell.memory_kib.total)} MiB besides huge pages, {_mib(over)} MiB too few",
         severity="error",
-        action=f"Move {'it' if len(guests) == 1 else 'one of these guests'} away or bind its memory to another cell at "
+        action=f"Move {agrees(guests, 'it', 'one of these guests')} away or bind its memory to another cell at "
         f"its next start; left alone the kernel may kill a guest when cell {cell.id} runs out",
     )
 
@@ -222,7 +220,7 @@ def _pages_over_commit(cell: int | None, row: PageAmount, guests: Sequence[Guest
         "pages-over-commit",
         Resource(kind="pages", id=str(row.size_kib), cell=cell),
         (guest.owner for guest in guests),
-        cause=f"{advice.names(guests)} {_verb('use', guests)} {row.used} {'page' if row.used == 1 else 'pages'} of "
+        cause=f"{advice.names(guests)} {agrees(guests, 'uses', 'use')} {count(row.used, 'page')} of "
         f"{row.size_kib} KiB; {place} has {row.total}{reserve}",
         severity="error" if row.used > row.total else "warning",
         action=f"Raise the pool (nr_hugepages of {place}) or move a guest away; left alone a guest dies with a bus "
@@ -230,10 +228,6 @@ def _pages_over_commit(cell: int | None, row: PageAmount, guests: Sequence[Guest
         if row.used > row.total
         else "Move a guest away or lower reserved_huge_pages; left alone those that the reserve is for may not start",
     )
-
-
-def _verb(stem: str, guests: Sequence[GuestHolds]) -> str:
-    return f"{stem}s" if len(guests) == 1 else stem
 
 
 def _mib(kib: int) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Pin
+from agent.core.words import count
 from agent.formats.xml_text import Element, Reader
 
 MOST_VCPUS = 1 << 16
@@ -90,7 +91,7 @@ def _within(pins: tuple[Pin, ...], vcpus: int, reader: Reader) -> tuple[Pin, ...
     if not pins or pins[-1].thread < vcpus:
         return pins
     beyond = CpuSet(pin.thread for pin in pins if pin.thread >= vcpus)
-    reader.problems.append(f"vcpupin of vcpu {beyond}: the guest has {vcpus} vCPUs")
+    reader.problems.append(f"vcpupin of vcpu {beyond}: the guest has {count(vcpus, 'vCPU')}")
     return tuple(pin for pin in pins if pin.thread < vcpus)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.values import Problem
+from agent.core.words import count
 from agent.formats.host_xml.node_device import NodeDevice
 
 SOURCE = "libvirt node devices"
@@ -75,10 +76,10 @@ def _row(what: str, sysfs: str, libvirt: str) -> Problem:
 def _presence(ours: Iterable[PciAddress], theirs: Iterable[PciAddress]) -> Iterator[Problem]:
     shown, listed = set(ours), set(theirs)
     if unlisted := shown - listed:
-        what = f"libvirt does not list {len(unlisted)} PCI functions that sysfs shows"
+        what = f"libvirt does not list {count(len(unlisted), 'PCI function')} that sysfs shows"
         yield _row(what, _told(map(str, sorted(unlisted))), "-")
     if unseen := listed - shown:
-        what = f"libvirt lists {len(unseen)} PCI functions that sysfs does not show"
+        what = f"libvirt lists {count(len(unseen), 'PCI function')} that sysfs does not show"
         yield _row(what, "-", _told(map(str, sorted(unseen))))
 
 
@@ -92,7 +93,7 @@ def _facts(pairs: Iterable[tuple[PciDevice, NodeDevice]]) -> Iterator[Problem]:
         ]
         if differ:
             yield _row(
-                f"libvirt names another {name} of {len(differ)} PCI functions",
+                f"libvirt names another {name} of {count(len(differ), 'PCI function')}",
                 _told(f"{address}: {said}" for address, said, _ in differ),
                 _told(f"{address}: {other}" for address, _, other in differ),
             )
@@ -111,7 +112,7 @@ def _virtual_functions(topology: HostTopology, pairs: Iterable[tuple[PciDevice, 
     ]
     if differ:
         yield _row(
-            f"libvirt names other virtual functions of {len(differ)} physical functions",
+            f"libvirt names other virtual functions of {count(len(differ), 'physical function')}",
             _told(f"{address}: {' '.join(map(str, ours)) or '-'}" for address, ours, _ in differ),
             _told(f"{address}: {' '.join(map(str, theirs)) or '-'}" for address, _, theirs in differ),
         )
@@ -128,7 +129,7 @@ def _interfaces(ours: dict[PciAddress, PciDevice], devices: Iterable[NodeDevice]
             differ.append((parent.address, shown, f"{device.interface.name} {device.interface.mac}"))
     if differ:
         yield _row(
-            f"libvirt names another network interface of {len(differ)} PCI functions",
+            f"libvirt names another network interface of {count(len(differ), 'PCI function')}",
             _told(f"{address}: {shown}" for address, shown, _ in differ),
             _told(f"{address}: {said}" for address, _, said in differ),
         )
@@ -147,7 +148,7 @@ def _mediated(topology: HostTopology, devices: Iterable[NodeDevice]) -> Iterator
             differ.append((mdev.uuid, f"{mdev.type} on {mdev.parent}", f"{said[0]} on {said[1]}"))
     if differ:
         yield _row(
-            f"libvirt names another type or parent of {len(differ)} mediated devices",
+            f"libvirt names another type or parent of {count(len(differ), 'mediated device')}",
             _told(f"{uuid}: {shown}" for uuid, shown, _ in differ),
             _told(f"{uuid}: {said}" for uuid, _, said in differ),
         )

@@ -11,6 +11,7 @@ import msgspec
 from agent.core.cpuset import CpuSet
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology
 from agent.core.values import Problem
+from agent.core.words import agrees, plural
 from agent.formats.host_xml.capabilities import Capabilities, CapabilityCell, CapabilityCpu
 
 SOURCE = "libvirt capabilities"
@@ -67,13 +68,17 @@ def _shared_cells(topology: HostTopology, capabilities: Capabilities) -> list[tu
 
 def _cells(topology: HostTopology, capabilities: Capabilities) -> Iterator[Problem]:
     known, said = _ids(topology.cells), _ids(capabilities.cells)
-    if known - said:
+    if gone := known - said:
         yield _row(
-            f"libvirt does not list cells {known - said}, nor what is in them", f"cells {known}", f"cells {said}"
+            f"libvirt does not list {plural(gone, 'cell')}, nor what is in {agrees(gone, 'it', 'them')}",
+            plural(known, "cell"),
+            plural(said, "cell"),
         )
-    if said - known:
+    if more := said - known:
         yield _row(
-            f"libvirt lists cells {said - known}, which the kernel does not show", f"cells {known}", f"cells {said}"
+            f"libvirt lists {plural(more, 'cell')}, which the kernel does not show",
+            plural(known, "cell"),
+            plural(said, "cell"),
         )
 
 
@@ -83,13 +88,21 @@ def _cpus(topology: HostTopology, capabilities: Capabilities) -> Iterator[Proble
     dropped = _ids(topology.cells) - _ids(capabilities.cells)
     in_dropped_cells = CpuSet(cpu.id for cpu in topology.cpus if cpu.cell is not None and cpu.cell in dropped)
     if offline := listed & topology.offline:
-        yield _row(f"libvirt goes on listing CPUs {offline}, which are offline", f"online {online}", f"listed {listed}")
+        yield _row(
+            f"libvirt goes on listing {plural(offline)}, which {agrees(offline, 'is', 'are')} offline",
+            f"online {online}",
+            f"listed {listed}",
+        )
     if unknown := listed - every:
         yield _row(
-            f"libvirt lists CPUs {unknown}, which this host does not have", f"present {every}", f"listed {listed}"
+            f"libvirt lists {plural(unknown)}, which this host does not have", f"present {every}", f"listed {listed}"
         )
     if missing := online - listed - in_dropped_cells:
-        yield _row(f"libvirt does not list CPUs {missing}, which are online", f"online {online}", f"listed {listed}")
+        yield _row(
+            f"libvirt does not list {plural(missing)}, which {agrees(missing, 'is', 'are')} online",
+            f"online {online}",
+            f"listed {listed}",
+        )
     yield from _seats(topology, capabilities)
     yield from _places(topology, capabilities)
 
@@ -104,7 +117,9 @@ def _seats(topology: HostTopology, capabilities: Capabilities) -> Iterator[Probl
     if moved:
         sysfs = _grouped("cell", ((str(known[cpu]), cpu) for cpu in moved))
         libvirt = _grouped("cell", ((str(CpuSet(seats[cpu])), cpu) for cpu in moved))
-        yield _row(f"libvirt lists CPUs {CpuSet(moved)} in other cells", sysfs, libvirt)
+        yield _row(
+            f"libvirt lists {plural(CpuSet(moved))} in {agrees(moved, 'another cell', 'other cells')}", sysfs, libvirt
+        )
 
 
 def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Problem]:
@@ -119,7 +134,7 @@ def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Prob
         if differ:
             sysfs = _grouped(name, ((str(ours), cpu) for cpu, (ours, _) in differ.items()))
             libvirt = _grouped(name, ((str(theirs), cpu) for cpu, (_, theirs) in differ.items()))
-            yield _row(f"libvirt gives CPUs {CpuSet(differ)} another {name} id", sysfs, libvirt)
+            yield _row(f"libvirt gives {plural(CpuSet(differ))} another {name} id", sysfs, libvirt)
     online = topology.online
     siblings = {
         cpu.id: (cpu.siblings, other.siblings & online)
@@ -129,14 +144,14 @@ def _places(topology: HostTopology, capabilities: Capabilities) -> Iterator[Prob
     if siblings:
         sysfs = _joined(dict.fromkeys(str(ours) for ours, _ in siblings.values()))
         libvirt = _joined(dict.fromkeys(str(theirs) for _, theirs in siblings.values()))
-        yield _row(f"libvirt gives CPUs {CpuSet(siblings)} other siblings", sysfs, libvirt)
+        yield _row(f"libvirt gives {plural(CpuSet(siblings))} other siblings", sysfs, libvirt)
 
 
 def _grouped(name: str, pairs: Iterable[tuple[str, int]]) -> str:
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for value, cpu in pairs:
         groups[value].add(cpu)
-    return _joined(f"{name} {value}: CPUs {CpuSet(cpus)}" for value, cpus in groups.items())
+    return _joined(f"{name} {value}: {plural(CpuSet(cpus))}" for value, cpus in groups.items())
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -176,7 +191,7 @@ def _distances(shared: Iterable[tuple[HostCell, CapabilityCell]]) -> Iterator[Pr
     if differ:
         sysfs = "; ".join(f"cell {cell.id}: {_distance_text(cell.distances)}" for cell, _ in differ)
         libvirt = "; ".join(f"cell {said.id}: {_distance_text(said.distances)}" for _, said in differ)
-        yield _row(f"libvirt gives cells {_ids(cell for cell, _ in differ)} other distances", sysfs, libvirt)
+        yield _row(f"libvirt gives {plural(_ids(cell for cell, _ in differ), 'cell')} other distances", sysfs, libvirt)
 
 
 def _compared(cell: HostCell, said: CapabilityCell) -> dict[int, int]:
@@ -197,4 +212,4 @@ def _caches(ours: Iterable[Cache], theirs: Iterable[Cache], online: CpuSet) -> I
 
 def _cache_text(caches: Iterable[Cache]) -> str:
     ordered = sorted(caches, key=lambda cache: (cache.level, cache.type, list(cache.cpus)))
-    return _joined(f"L{cache.level} {cache.type} {cache.size_kib} KiB: CPUs {cache.cpus}" for cache in ordered)
+    return _joined(f"L{cache.level} {cache.type} {cache.size_kib} KiB: {plural(cache.cpus)}" for cache in ordered)
