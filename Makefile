@@ -13,7 +13,7 @@ help:
 	@echo 'make bundle   dist/compute-agent-VERSION-bundle.tar.gz for a host without compiler and internet'
 	@echo 'make bundle-check   try the bundle on a bare Debian 12: install, use, remove (needs mmdebstrap; minutes)'
 	@echo 'make fresh-check    make demo and make test in a clean clone on a bare Debian 12 (needs mmdebstrap; minutes)'
-	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample'
+	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample, docs/*.schema.json'
 	@echo 'make clean    remove all that these commands have made in this folder'
 	@echo
 	@echo 'YES=1 answers the question before packages are installed beside an existing libvirt or QEMU.'
@@ -49,6 +49,7 @@ sample:
 	@.ci/bootstrap packages build $@
 	@.ci/bootstrap venv run
 	.venv/bin/oslo-config-generator --config-file etc/config-generator.conf
+	.venv/bin/python -m agent.formats.schema docs
 
 bundle:
 	@.ci/bootstrap packages build $@

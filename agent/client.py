@@ -39,23 +39,35 @@ class LocalClient:
         in time, not an agent (an answer over LONGEST_ANSWER too); WireError when the agent is of another release.
         What the server sent is quoted in sentences safe to show: short, printable, on one line.
         """
-        return self._envelope(self._body(path))
+        return self._envelope(self._body("GET", path))
+
+    def post(self, path: str, document: object) -> Envelope:
+        """The answer to POST `path` with the value as JSON. Raises as `get`."""
+        return self._envelope(self._body("POST", path, wire.to_json(document)))
 
     def report(self, path: str, kind: type[T]) -> T:
         """The result of GET `path` as a value. Raises DaemonUnavailable, RequestRefused, WireError."""
-        envelope = self.get(path)
+        return self._result(self.get(path), kind)
+
+    def ask(self, path: str, document: object, kind: type[T]) -> T:
+        """The result of POST `path` as a value. Raises as `report`."""
+        return self._result(self.post(path, document), kind)
+
+    def _result(self, envelope: Envelope, kind: type[T]) -> T:
         if envelope.refusal is not None:
             refusal = envelope.refusal
-            raise RequestRefused(brief(refusal.message, 1000), code=refusal.code, retry=refusal.retry)
+            reasons = tuple(brief(reason, 1000) for reason in refusal.reasons)
+            message = brief(refusal.message, 1000)
+            raise RequestRefused(message, code=refusal.code, retry=refusal.retry, reasons=reasons)
         try:
             return wire.from_builtins(envelope.result, kind)
         except WireError as error:
             raise WireError(self._other_release(error)) from error
 
-    def _body(self, path: str) -> bytes:
+    def _body(self, method: str, path: str, document: bytes | None = None) -> bytes:
         connection = _UnixConnection(self._path, self._timeout_s)
         try:
-            connection.request("GET", path)
+            connection.request(method, path, document)
             with connection.getresponse() as response:  # a flood goes on until this is closed too
                 return self._read(response)
         except (OSError, http.client.HTTPException) as error:

@@ -90,9 +90,10 @@ class DaemonUnavailable(AgentError):
 
 
 class RequestRefused(AgentError):
-    """The agent answered no; `code` and `retry` are those of the refusal."""
+    """The agent answered no; `code`, `retry` and `reasons` are those of the refusal."""
 
-    def __init__(self, message: str, *, code: str, retry: str) -> None:
+    def __init__(self, message: str, *, code: str, retry: str, reasons: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.retry = retry
+        self.reasons = reasons

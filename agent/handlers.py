@@ -5,15 +5,25 @@ A handler never raises for a refusal, and reads one snapshot for its whole answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 
+from agent.core.dry_run import try_fit
+from agent.core.fit.host import HostFacts, host_facts
+from agent.core.flavor import Faults
+from agent.core.host_config import HostConfig
 from agent.core.report import Health, Report, guests, health, inventory, report
 from agent.core.snapshot import Snapshot
-from agent.core.words import plain
+from agent.core.topology import HostTopology
+from agent.core.words import plain, some
+from agent.errors import FaultyInput
+from agent.formats import request as request_format
 from agent.formats import wire
+from agent.formats.checked import decoded
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
+from agent.formats.fit_answer import fit_document
+from agent.formats.snapshot_file import saved
 
 PATHS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,9 +33,19 @@ PATHS: Mapping[str, str] = MappingProxyType(
         "/v1/conflicts": "get_conflicts",
         "/v1/health": "get_health",
         "/v1/report": "get_report",
+        "/v1/snapshot": "get_snapshot",
     }
 )
 """Which method answers a GET of the local API."""
+
+QUESTIONS: Mapping[str, str] = MappingProxyType({"/v1/fit": "fit"})
+"""Which method answers a POST that changes nothing."""
+
+LONGEST_QUESTION = 256 * 1024
+"""Bytes; a request of 256 ports has not half of that."""
+
+STATUS_OF: Mapping[str, int] = MappingProxyType({"AgentNotReady": HTTPStatus.SERVICE_UNAVAILABLE})
+"""By the code of a refusal; 400 for all others."""
 
 PROBES = ("/healthz", "/livez", "/readyz")
 
@@ -55,39 +75,76 @@ class Handlers:
             "get_conflicts": lambda snapshot: snapshot.conflicts,
             "get_health": self._health,
             "get_report": self._report,
+            "get_snapshot": saved,
         }
+        self._facts = FactsOfOne()
 
     def report(self) -> Report:
         """Everything of the current snapshot."""
         return self._report(self._snapshot())
 
     def call(self, method: str) -> Envelope:
-        """The answer of a reading method; unknown ones are refused by name."""
+        """The answer of a reading method; unknown ones are refused by name, as is a picture that has not been taken."""
         snapshot = self._snapshot()
         answer = self._methods.get(method)
+        if method == "get_snapshot" and not snapshot.complete:
+            return self._refuse(snapshot, self._not_ready(snapshot))
         if answer is None:
             message = f"there is no method {method!r}; known are {', '.join(sorted(self._methods))}"
             return self._refuse(snapshot, Refusal(code="InvalidRequest", message=message))
         return success(snapshot.identity, snapshot.generation, self._now(), answer(snapshot))
+
+    def fit(self, request: object) -> Envelope:
+        """Whether a guest fits now, of one picture: `FitAnswer`. request: plain dicts and lists (docs/fit.md).
+
+        Refused with AgentNotReady until the host is known, and with InvalidRequest and a reason for each fault.
+        """
+        snapshot = self._snapshot()
+        if not self._health(snapshot).ready:
+            return self._refuse(snapshot, self._not_ready(snapshot))
+        try:
+            answer = try_fit(request_format.from_plain(request), snapshot, self._facts.of(snapshot))
+        except FaultyInput as error:
+            return self._refuse(snapshot, _invalid(error.faults))
+        if isinstance(answer, Faults):
+            return self._refuse(snapshot, _invalid([f"{fault.found} {fault.change}" for fault in answer.faults]))
+        return success(snapshot.identity, snapshot.generation, self._now(), fit_document(answer))
 
     def refuse(self, code: str, message: str, status: int) -> ApiResponse:
         """The local API's answer to a request that is not served: by a handler, or by the server before any saw it."""
         return respond(self._refuse(self._snapshot(), Refusal(code=code, message=message)), status)
 
     def answer(self, request: ApiRequest) -> ApiResponse:
-        """The local API: paths of PATHS and the three probes, GET and HEAD only."""
+        """The local API: paths of PATHS and the three probes by GET and HEAD, those of QUESTIONS by POST."""
+        if request.path in QUESTIONS:
+            return self._question(request)
         if request.method not in ("GET", "HEAD"):
             message = f"{request.method} {request.path}: only GET and HEAD"
             return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
         if request.path in PROBES:
             return self._probe(request.path)
         if request.path not in PATHS:
-            message = f"there is no {request.path!r}; known are {', '.join([*PATHS, *PROBES])}"
+            message = f"there is no {request.path!r}; known are {', '.join([*PATHS, *QUESTIONS, *PROBES])}"
             return self.refuse("InvalidRequest", message, HTTPStatus.NOT_FOUND)
         if request.query or request.body:
             message = f"{request.path} takes no query and no body"
             return self.refuse("InvalidRequest", message, HTTPStatus.BAD_REQUEST)
-        return respond(self.call(PATHS[request.path]))
+        return _responded(self.call(PATHS[request.path]))
+
+    def _question(self, request: ApiRequest) -> ApiResponse:
+        if request.method != "POST":
+            message = f"{request.method} {request.path}: only POST"
+            return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
+        if request.query:
+            return self.refuse("InvalidRequest", f"{request.path} takes no query", HTTPStatus.BAD_REQUEST)
+        if len(request.body) > LONGEST_QUESTION:
+            message = f"The body is longer than {LONGEST_QUESTION} bytes."
+            return self.refuse("InvalidRequest", message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        try:
+            asked = decoded(request.body, "The request")
+        except FaultyInput as error:
+            return self.refuse("InvalidRequest", str(error), HTTPStatus.BAD_REQUEST)
+        return _responded(self.fit(asked))
 
     def _probe(self, path: str) -> ApiResponse:
         snapshot = self._snapshot()
@@ -118,8 +175,37 @@ class Handlers:
     def _report(self, snapshot: Snapshot) -> Report:
         return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
 
+    def _not_ready(self, snapshot: Snapshot) -> Refusal:
+        message = "The host is not known well enough to answer yet; ask again soon."
+        return Refusal(code="AgentNotReady", message=message, retry="later", reasons=self._reasons("/readyz", snapshot))
+
     def _refuse(self, snapshot: Snapshot, refusal: Refusal) -> Envelope:
         return refused(snapshot.identity, snapshot.generation, self._now(), refusal)
+
+
+class FactsOfOne:
+    """The facts of the latest host that was asked about: they hold as long as topology and configuration are the very
+    same objects."""
+
+    def __init__(self) -> None:
+        self._known: tuple[HostTopology, HostConfig, HostFacts] | None = None
+
+    def of(self, snapshot: Snapshot) -> HostFacts:
+        """The facts of this snapshot; from any thread."""
+        known = self._known
+        if known is None or known[0] is not snapshot.topology or known[1] is not snapshot.config:
+            facts = host_facts(snapshot.topology, snapshot.config)
+            self._known = known = (snapshot.topology, snapshot.config, facts)
+        return known[2]
+
+
+def _responded(envelope: Envelope) -> ApiResponse:
+    refusal = envelope.refusal
+    return respond(envelope, HTTPStatus.OK if refusal is None else STATUS_OF.get(refusal.code, HTTPStatus.BAD_REQUEST))
+
+
+def _invalid(faults: Sequence[str]) -> Refusal:
+    return Refusal(code="InvalidRequest", message=some(faults, 1, between="; "), reasons=tuple(faults))
 
 
 def _usage_document(snapshot: Snapshot) -> dict[str, object]:

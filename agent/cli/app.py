@@ -41,6 +41,8 @@ COMMANDS = {
     "why": "agent.cli.why:Why",
     "conflicts": "agent.cli.conflicts:Conflicts",
     "check": "agent.cli.check:Check",
+    "fit": "agent.cli.fit:Fit",
+    "snapshot": "agent.cli.snapshot:SaveSnapshot",
 }
 
 

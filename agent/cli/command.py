@@ -37,8 +37,8 @@ class QuickCommand(Command):
         return self.epilog_text
 
 
-class ReportCommand(QuickCommand):
-    """A command that shows something of a report."""
+class HostCommand(QuickCommand):
+    """A command about one host, with an output format of choice."""
 
     formats: Sequence[str] = output.LIST_FORMATS
     asks_agent = True
@@ -52,22 +52,6 @@ class ReportCommand(QuickCommand):
         output.add_options(parser, self.formats)
         source.add_options(parser, hidden_default=True, agent=self.asks_agent, host=self.looks_at_host)
         return parser
-
-    @abc.abstractmethod
-    def answer(self, report: Report, options: argparse.Namespace) -> output.Answer:
-        """What to say of the report. Raises BadArguments."""
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Get the report, write the answer, return its exit code."""
-        report = self.fetch(parsed_args)
-        self.warn(report)
-        answer = self.answer(report, parsed_args)
-        output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
-        return answer.code
-
-    def fetch(self, _options: argparse.Namespace) -> Report:
-        """The report; what `Source.report` raises."""
-        return self.app.source.report(self.app.say)
 
     def warn(self, report: Report) -> None:
         """Say beside the output what could not be seen, so that last known values are not taken for today's."""
@@ -92,3 +76,23 @@ class ReportCommand(QuickCommand):
         """Colours on a terminal, unless NO_COLOR or a dumb terminal says otherwise."""
         wanted = self.app.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return ansi_paint if wanted else no_paint
+
+
+class ReportCommand(HostCommand):
+    """A command that shows something of a report."""
+
+    @abc.abstractmethod
+    def answer(self, report: Report, options: argparse.Namespace) -> output.Answer:
+        """What to say of the report. Raises BadArguments."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Get the report, write the answer, return its exit code."""
+        report = self.fetch(parsed_args)
+        self.warn(report)
+        answer = self.answer(report, parsed_args)
+        output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
+        return answer.code
+
+    def fetch(self, _options: argparse.Namespace) -> Report:
+        """The report; what `Source.report` raises."""
+        return self.app.source.report(self.app.say)

@@ -11,8 +11,9 @@ BROKEN_PIPE = 141
 TABLE = """\
 exit codes, the same for all commands:
   0    done; nothing that contradicts was found
-  1    conflicts were found (conflicts, check), or the host is degraded (status --exit-code)
-  2    bad arguments: unknown command, option or guest, or a name that fits several
+  1    conflicts were found (conflicts, check), the guest does not fit (fit), or the host is degraded
+       (status --exit-code)
+  2    bad arguments: unknown command, option or guest, a name that fits several, a request with faults
   3    could not look: no libvirt, no permission, no agent, a wrong configuration, or a fault of agentctl
   130  interrupted; 141: nobody reads the output any more
   check --one-line has Nagios's codes instead: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN"""

@@ -7,13 +7,26 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.report import GuestReport, Report
+from agent.core.snapshot import Snapshot
+from agent.core.topology import HostTopology
 from agent.core.values import Value
 from agent.core.words import plain
 from agent.errors import DaemonUnavailable
 from agent.formats.wall_time import rfc3339
+
+if TYPE_CHECKING:  # what only one command needs
+    from agent.client import LocalClient
+    from agent.core.dry_run import FitAnswer
+    from agent.core.instance import RequestSpec
+
+T = TypeVar("T")
+
+ANSWER_S = 60.0
+"""A fit on a busy host may wait for those before it."""
 
 DEFAULT_SOCKET = f"{SOCKET_DIR}/{READ_ONLY_SOCKET}"
 
@@ -32,30 +45,60 @@ class Source(Value, frozen=True, kw_only=True):
 
         Raises DaemonUnavailable, LibvirtUnavailable and the other AgentErrors, each with a sentence for the operator.
         """
+        return self.ask() if self.asks_agent(say) else self.look()
+
+    def snapshot(self, say: Callable[[str], None]) -> Snapshot:
+        """The picture that the agent answers from, else a look's. Raises as `report`."""
+        if not self.asks_agent(say):
+            from agent.look import one_snapshot
+
+            return self._looked(one_snapshot)
+        from agent.formats.snapshot_file import FullSnapshot, restored
+
+        return restored(self._client().report("/v1/snapshot", FullSnapshot))
+
+    def asks_agent(self, say: Callable[[str], None]) -> bool:
+        """Whether the agent is to be asked; `say` is told when it is missing and the host is looked at instead."""
         if self.sysfs_root is not None or self.direct:
-            return self.look()
+            return False
         if self.socket is None and not Path(DEFAULT_SOCKET).exists():
             say(f"no compute-agent answers at {DEFAULT_SOCKET}: looking at the host directly, 'since' is not known")
-            return self.look()
-        return self.ask()
+            return False
+        return True
 
     def ask(self) -> Report:
         """The daemon's report. Raises DaemonUnavailable and what else the client raises."""
+        return self._client().report("/v1/report", Report)
+
+    def ask_fit(self, spec: RequestSpec) -> FitAnswer:
+        """The daemon's answer to a request. Raises RequestRefused and what else the client raises."""
+        from agent.core.dry_run import FitAnswer
+
+        return self._client(ANSWER_S).ask("/v1/fit", spec, FitAnswer)
+
+    def ask_topology(self) -> HostTopology:
+        """The daemon's host. Raises as `ask`."""
+        return self._client().report("/v1/topology", HostTopology)
+
+    def _client(self, timeout_s: float = 5.0) -> LocalClient:
         from agent.client import LocalClient  # a look needs no http.client
 
-        return LocalClient(Path(self.socket or DEFAULT_SOCKET)).report("/v1/report", Report)
+        return LocalClient(Path(self.socket or DEFAULT_SOCKET), timeout_s)
 
     def look(self) -> Report:
         """One look at the host, without a daemon. Raises LibvirtUnavailable and others when it cannot see at all."""
+        from agent.look import one_look  # sysfs, libvirt and processes: not for a question to the daemon
+
+        return self._looked(one_look)
+
+    def _looked(self, look: Callable[..., T]) -> T:
         if self.sysfs_root is not None and not Path(self.sysfs_root, "sys").is_dir():
             raise DaemonUnavailable(
                 f"--sysfs-root {self.sysfs_root}: it has no folder sys. Give the folder that holds a recorded sys/."
             )
-        from agent.look import one_look  # sysfs, libvirt and processes: not for a question to the daemon
-
         # this machine's configuration says nothing about a recorded host
         files = self.config_files or (None if self.sysfs_root is None else ())
-        return one_look(sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=files)
+        return look(sysfs_root=self.sysfs_root or "/", connection_uri=self.connection_uri, config_files=files)
 
 
 def add_options(

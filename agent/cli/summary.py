@@ -5,10 +5,10 @@ agentctl: what a libvirt host has, who sits where, what contradicts. Only reads.
   status          how the agent and the host are, on one screen
   topology        cells, cores, pages and devices, with a map of all CPUs
   usage           total, used and free by cell
-  domains         all guests and what they hold
-  show GUEST      all of one guest: pins, cells, pages, devices, conflicts
+  domains         all guests and what they hold; show GUEST: all of one
   why THING       who holds CPU 3, device 0000:3b:02.1, or what a guest holds
   conflicts       what contradicts, since when, and what to do about it
   check           audit this host without the agent; for Nagios, Prometheus
+  fit             does a guest fit, where or why not; snapshot: save the host
 More: agentctl --help (where to look, exit codes), agentctl COMMAND --help
 """

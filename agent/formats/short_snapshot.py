@@ -78,7 +78,7 @@ class ShortSnapshot(Value, frozen=True, kw_only=True):
     that guests have already. used_memory_mb: of guests that are bound to no cell, or by cell. used_vcpus: floating
     ones. device_spec, alias: as nova's options. The rest as in the agent's configuration."""
 
-    format: Literal["short"] = "short"
+    format: Literal["short"]
     cells: tuple[ShortCell, ...]
     dedicated: CpuList | None = None
     shared: CpuList | None = None

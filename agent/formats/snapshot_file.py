@@ -26,8 +26,8 @@ class FullSnapshot(Value, frozen=True, kw_only=True):
     """Everything that usage, conflicts and placements follow from. domains: as last seen, by uuid. claims: promises to
     guests that have not come; this release makes none. agent_id to generation: whose picture, and which."""
 
-    format: Literal["full"] = "full"
-    v: int = VERSION
+    format: Literal["full"]
+    v: int
     agent_id: str
     boot_id: str
     epoch: int
@@ -42,6 +42,8 @@ def saved(snapshot: Snapshot) -> FullSnapshot:
     """The snapshot as it is kept in a file."""
     identity, sightings = snapshot.identity, snapshot.ledger.sightings
     return FullSnapshot(
+        format="full",
+        v=VERSION,
         agent_id=identity.agent_id,
         boot_id=identity.boot_id,
         epoch=identity.epoch,

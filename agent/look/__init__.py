@@ -79,14 +79,30 @@ class HostLook:
 def one_look(
     *, sysfs_root: str = "/", connection_uri: str | None = None, config_files: Sequence[str] | None = None
 ) -> Report:
-    """Look once, without a daemon: the same code, and nothing is kept. Conflicts have no `since`.
+    """What `one_snapshot` tells, as a report. Conflicts have no `since`."""
+    settings = _settings(connection_uri, config_files)
+    snapshot = _snapshot(settings, sysfs_root)
+    return report(snapshot, now_s=time.monotonic(), interval_s=settings.interval_s)
+
+
+def one_snapshot(
+    *, sysfs_root: str = "/", connection_uri: str | None = None, config_files: Sequence[str] | None = None
+) -> Snapshot:
+    """Look once, without a daemon: the same code, and nothing is kept.
 
     sysfs_root: with another than "/", libvirt, udev and processes are not asked. connection_uri None: as configured.
     config_files None: the daemon's own file when it is there. Raises ConfigError; LibvirtUnavailable when guests cannot
     be seen at all.
     """
+    return _snapshot(_settings(connection_uri, config_files), sysfs_root)
+
+
+def _settings(connection_uri: str | None, config_files: Sequence[str] | None) -> conf.Settings:
     arguments = [] if connection_uri is None else ["--connection-uri", connection_uri]
-    settings = conf.load(arguments, default_config_files=config_files)
+    return conf.load(arguments, default_config_files=config_files)
+
+
+def _snapshot(settings: conf.Settings, sysfs_root: str) -> Snapshot:
     snapshot = first(Identity(agent_id="", boot_id="", epoch=0), settings.host_config)
     libvirt = None if sysfs_root != "/" else open_libvirt(settings)
     look = host_look(settings, libvirt, sysfs_root=sysfs_root)
@@ -99,7 +115,7 @@ def one_look(
     finally:
         if libvirt is not None:
             libvirt.close()
-    return report(snapshot, now_s=time.monotonic(), interval_s=settings.interval_s)
+    return snapshot
 
 
 def open_libvirt(

@@ -136,6 +136,48 @@ def test_the_read_only_socket_refuses_every_change_before_the_handler(
     assert recorder.requests == []
 
 
+def test_a_question_may_be_posted_to_the_read_only_socket_and_nothing_else(tmp_path: Path) -> None:
+    recorder = Recorder()
+    api = LocalApi(recorder, refuse, tmp_path, questions=["/v1/fit"])
+    api.start()
+    socket_path = tmp_path / READ_ONLY_SOCKET
+    answers = [ask(socket_path, "POST", path, b"{}")[0] for path in ("/v1/fit", "/v1/fit/", "/v1/%66it", "/v1/claims")]
+    answers += [ask(socket_path, method, "/v1/fit", b"{}")[0] for method in ("PUT", "DELETE")]
+    api.stop()
+    assert answers == [200, 405, 405, 405, 405, 405]
+    assert [(one.method, one.path, one.body, one.writable) for one in recorder.requests] == [
+        ("POST", "/v1/fit", b"{}", False)
+    ]
+
+
+def test_a_question_that_takes_long_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    begun, finish = threading.Event(), threading.Event()
+
+    def thoughtful(request: ApiRequest) -> ApiResponse:
+        if request.path == "/v1/fit":
+            begun.set()
+            assert finish.wait(60)
+        return ApiResponse(body=b"well")
+
+    api = LocalApi(thoughtful, refuse, tmp_path, questions=["/v1/fit"])
+    api.start()
+    answers: list[int] = []
+    askers = [
+        threading.Thread(target=lambda: answers.append(ask(tmp_path / READ_ONLY_SOCKET, "POST", "/v1/fit", b"{}")[0]))
+        for _ in range(12)
+    ]
+    for asker in askers:
+        asker.start()
+    assert begun.wait(60)
+    assert [ask(tmp_path / READ_ONLY_SOCKET, "GET", "/")[0] for _ in range(8)] == [200] * 8
+    assert answers == []
+    finish.set()
+    for asker in askers:
+        asker.join(60)
+    api.stop()
+    assert answers == [200] * 12
+
+
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [(b"get / HTTP/1.1", 400), (b"GET /" + b"x" * 5000 + b" HTTP/1.1", 400), (b"GET / HTTP/1.1\r\nA: b\r\n c", 400)],

@@ -14,6 +14,7 @@ from agent.core.report import Report, report
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, first, take_in, with_sources
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Peer, Refusal
+from agent.formats.snapshot_file import saved
 from agent.handlers import PATHS, PROBES, Handlers
 from tests.builders import guest, h8, listing, processes
 
@@ -113,6 +114,7 @@ def test_each_path_gives_its_part_of_the_report(api: Api) -> None:
         "/v1/conflicts": told["conflicts"],
         "/v1/health": told["health"],
         "/v1/report": told,
+        "/v1/snapshot": json.loads(wire.to_json(saved(api.snapshot))),
     }
     assert [row["id"] for row in results["/v1/conflicts"]] == ["cpu-pinned-twice:cpu:3"]
     assert [one["sighting"]["name"] for one in results["/v1/domains"]["domains"]] == ["a", "b"]
@@ -192,7 +194,7 @@ def test_an_unknown_method_of_the_calls_is_refused_by_name(api: Api) -> None:
     assert told.refusal is not None
     assert told.refusal.message == (
         "there is no method 'destroy_everything'; known are get_conflicts, get_domains, get_health, get_inventory,"
-        " get_report, get_usage"
+        " get_report, get_snapshot, get_usage"
     )
 
 

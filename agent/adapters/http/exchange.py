@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Collection
 from http import HTTPStatus
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
@@ -32,10 +33,13 @@ class BadRequest(Exception):
 class Exchange:
     """What is said on one connection: `receive` once, then `send` once, whatever `receive` ended with."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """reader: must have the limit MAX_HEAD_BYTES."""
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, questions: Collection[str] = ()
+    ) -> None:
+        """reader: must have the limit MAX_HEAD_BYTES. questions: paths where a POST changes nothing."""
         self._reader = reader
         self._writer = writer
+        self._questions = questions
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False
 
@@ -48,7 +52,9 @@ class Exchange:
             head = await self._head()
             method = head.method.decode("ascii")
             self._is_head = method == "HEAD"
-            if not writable and method not in READING:
+            path, _, query = head.target.decode("ascii").partition("?")
+            is_question = method == "POST" and path in self._questions
+            if not writable and method not in READING and not is_question:
                 message = f"This socket only reads; {method} is for agent.sock in the same folder."
                 raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, message)
             _check_length(head)
@@ -57,7 +63,6 @@ class Exchange:
             # h11 quotes what it found, all of it
             message = f"This is no valid HTTP/1.1 request: {str(error)[:200]}."
             raise BadRequest(HTTPStatus(error.error_status_hint), message) from error
-        path, _, query = head.target.decode("ascii").partition("?")
         return ApiRequest(
             method="GET" if self._is_head else method,
             path=unquote(path),

@@ -16,7 +16,7 @@ import socket
 import stat
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
@@ -50,10 +50,12 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 class LocalApi:
-    """Serves `handler` on socket_dir/agent.sock (0660, all methods) and socket_dir/agent-ro.sock (0666, GET and HEAD).
+    """Serves `handler` on socket_dir/agent.sock (0660, all methods) and socket_dir/agent-ro.sock (0666, GET and HEAD,
+    and POST to the paths of `questions`).
 
     The handler runs in one of the few threads of each socket, so that everybody, who may use the one, cannot keep those
-    waiting who may use the other. It sees HEAD as GET. What it raises is logged and answered with 500.
+    waiting who may use the other. Questions are worked out one after the other in a thread of their own, for the same
+    reason. It sees HEAD as GET. What it raises is logged and answered with 500.
     """
 
     def __init__(
@@ -63,14 +65,19 @@ class LocalApi:
         socket_dir: Path,
         group: str | None = None,
         limits: Limits | None = None,
+        *,
+        questions: Collection[str] = (),
     ) -> None:
         """refuse: must neither wait nor raise: it runs in the thread that waits for all clients.
+
+        questions: paths where a POST changes nothing and may take a while to answer.
 
         group: owns agent.sock when it exists on this host; else, and when None, the group of the process.
         """
         self._handler = handler
         self._refuse = refuse
         self._limits = limits or Limits()
+        self._questions = frozenset(questions)
         self._doors = (
             _Door(socket_dir / FULL_SOCKET, mode=0o660, writable=True, group=group),
             _Door(socket_dir / READ_ONLY_SOCKET, mode=0o666, writable=False, group=None),
@@ -131,7 +138,7 @@ class LocalApi:
 
     async def _serve(self, serving: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
-        rooms = [_Room(door, self._handler, self._refuse, self._limits) for door in self._doors]
+        rooms = [_Room(door, self._handler, self._refuse, self._limits, self._questions) for door in self._doors]
         for room in rooms:
             await room.enter()
         LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
@@ -220,11 +227,15 @@ class _Door:
 class _Room:
     """The clients of one door."""
 
-    def __init__(self, door: _Door, handler: Handler, refuse: Refuse, limits: Limits) -> None:
+    def __init__(
+        self, door: _Door, handler: Handler, refuse: Refuse, limits: Limits, questions: frozenset[str]
+    ) -> None:
         self._door = door
+        self._questions = questions
         self._handler = handler
         self._refuse = refuse
         self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"local-api-{door.path.stem}")
+        self._thinker = ThreadPoolExecutor(1, thread_name_prefix=f"local-api-{door.path.stem}-questions")
         self._limits = limits
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
@@ -245,7 +256,8 @@ class _Room:
             await asyncio.wait(list(self._clients), timeout=timeout_s)
         for late in list(self._clients):
             self._show_out(late)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._thinker):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _show_out(self, task: asyncio.Task[None]) -> None:
         """End the connection, whatever is still to be sent, and drop its request if no thread has begun with it."""
@@ -270,7 +282,7 @@ class _Room:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer.get_extra_info("socket"))
-        exchange = Exchange(reader, writer)
+        exchange = Exchange(reader, writer, self._questions)
         try:
             async with asyncio.timeout(self._limits.receive_s):
                 request = await exchange.receive(peer, writable=self._door.writable)
@@ -281,7 +293,8 @@ class _Room:
             await self._send(exchange, writer, self._refuse("InvalidRequest", str(error), error.status))
             await self._hear_out(reader, writer)
         else:
-            answer = await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, request)
+            pool = self._thinker if request.path in self._questions else self._pool
+            answer = await asyncio.get_running_loop().run_in_executor(pool, self._answer, request)
             await self._send(exchange, writer, answer)
 
     def _answer(self, request: ApiRequest) -> ApiResponse:

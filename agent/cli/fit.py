@@ -1,0 +1,218 @@
+"""agentctl fit."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from agent.cli import exits, output, source
+from agent.cli.command import HostCommand
+from agent.cli.exits import BadArguments
+from agent.core.dry_run import CountAnswer, FitAnswer, try_count, try_fit
+from agent.core.fit.host import host_facts
+from agent.core.flavor import Faults
+from agent.core.instance import RequestSpec
+from agent.core.pci import PciAddress
+from agent.core.placement import Placement
+from agent.core.reason_text import sentence
+from agent.core.relaxation import Relaxations
+from agent.core.report import report
+from agent.core.snapshot import Snapshot
+from agent.core.topology import HostTopology
+from agent.core.words import count, plain
+from agent.errors import FaultyInput, HostReadError, RequestRefused
+from agent.formats import request, snapshot_file
+from agent.formats.fit_answer import count_document, fit_document
+from agent.render.fit_text import placement_text, refusal_text
+
+MOST_GUESTS = 10_000
+LONGEST_REQUEST = 1 << 20
+LONGEST_SNAPSHOT = 1 << 28
+COLUMNS = ("fits", "part", "cell", "what")
+
+
+class Fit(HostCommand):
+    """Say whether a guest would fit: where each of its parts would go, or every reason why not. Promises nothing."""
+
+    formats = output.LIST_FORMATS
+    epilog_text = (
+        "Exit code: 0 it fits, 1 it does not, 2 bad arguments or a request with faults, 3 could not ask.\n"
+        "  agentctl fit --vcpus 4 --memory-mb 4096 --extra-spec hw:cpu_policy=dedicated\n"
+        "  agentctl fit --request FILE.json --snapshot HOST.json -f json\n"
+        "docs/fit.md has the forms of both files."
+    )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Adds the guest and where else to look."""
+        parser = super().get_parser(prog_name)
+        guest = parser.add_argument_group("the guest")
+        guest.add_argument("--request", metavar="FILE", help="a request as JSON; - is standard input")
+        guest.add_argument("--vcpus", type=int, metavar="N", help="the flavor's, instead of a file")
+        guest.add_argument("--memory-mb", type=int, metavar="MIB", help="the flavor's")
+        guest.add_argument(
+            "--extra-spec", metavar="KEY=VALUE", action="append", default=[], help="of the flavor; repeat for more"
+        )
+        guest.add_argument(
+            "--image-property", metavar="KEY=VALUE", action="append", default=[], help="of the image; repeat for more"
+        )
+        guest.add_argument("--port", metavar="JSON", action="append", default=[], help='as {"vnic_type": "direct"}')
+        guest.add_argument("--group", metavar="JSON", help='as {"id": "g", "policy": "anti-affinity"}')
+        guest.add_argument("--count", type=int, metavar="N", help="how many such guests fit at once, at most N")
+        where = parser.add_argument_group("a host in a file")
+        where.add_argument("--snapshot", metavar="FILE", help="as agentctl snapshot writes, or the short form")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Ask, write the answer, return its exit code."""
+        spec = _spec(parsed_args)
+        if parsed_args.count is not None and not 1 <= parsed_args.count <= MOST_GUESTS:
+            raise BadArguments(f"--count {parsed_args.count}: not between 1 and {MOST_GUESTS}")
+        found, topology = self._ask(spec, parsed_args)
+        last = found.last if isinstance(found, CountAnswer) else found
+        for text in (*(f"{name} of the request means nothing here" for name in last.unknown), *last.notes):
+            self.app.say(text)
+        cells = {} if topology is None else {device.address: device.cell for device in topology.pci}
+        answer = _answer(found, lambda: self._text(found, cells))
+        output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
+        return answer.code
+
+    def _ask(
+        self, spec: RequestSpec, options: argparse.Namespace
+    ) -> tuple[FitAnswer | CountAnswer, HostTopology | None]:
+        where = self.app.source
+        if options.snapshot is None and options.count is None and where.asks_agent(self.app.say):
+            return self._ask_agent(spec, where)
+        snapshot = _read_snapshot(options.snapshot) if options.snapshot is not None else self._look(where)
+        facts = host_facts(snapshot.topology, snapshot.config)
+        if options.count is None:
+            found: FitAnswer | CountAnswer | Faults = try_fit(spec, snapshot, facts)
+        else:
+            found = try_count(spec, snapshot, facts, options.count)
+        if isinstance(found, Faults):
+            raise BadArguments("\n".join(f"{fault.found} {fault.change}" for fault in found.faults))
+        return found, snapshot.topology
+
+    def _ask_agent(self, spec: RequestSpec, where: source.Source) -> tuple[FitAnswer, HostTopology | None]:
+        try:
+            found = where.ask_fit(spec)
+        except RequestRefused as error:
+            said = "\n".join(error.reasons) or str(error)
+            if error.code == "InvalidRequest":
+                raise BadArguments(said) from error
+            raise
+        has_devices = found.placement is not None and bool(found.placement.devices)
+        return found, where.ask_topology() if has_devices else None
+
+    def _look(self, where: source.Source) -> Snapshot:
+        snapshot = where.snapshot(self.app.say)
+        seen = report(snapshot, now_s=time.monotonic(), interval_s=math.inf)
+        self.warn(self.with_host(seen))
+        return snapshot
+
+    def _text(self, found: FitAnswer | CountAnswer, cells: Mapping[PciAddress, int | None]) -> str:
+        if isinstance(found, FitAnswer):
+            return self._one(found, cells)
+        fitting, likes = len(found.placements), count(found.asked, "such guest")
+        if found.fits:
+            return f"All fit: {likes}, one beside the other.\n"
+        return (
+            f"{fitting} of {likes} {'fits' if fitting == 1 else 'fit'}. For the next:\n{self._one(found.last, cells)}"
+        )
+
+    def _one(self, found: FitAnswer, cells: Mapping[PciAddress, int | None]) -> str:
+        if found.placement is not None:
+            return placement_text(found.placement, device_cells=cells, width=self.width, paint=self.paint)
+        looked = found.relaxations or found.untried
+        would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked else None
+        return refusal_text(found.reasons, would_help, width=self.width, paint=self.paint)
+
+
+def _spec(options: argparse.Namespace) -> RequestSpec:
+    """Raises BadArguments."""
+    words = (options.extra_spec, options.image_property, options.port)
+    has_words = any((options.vcpus is not None, options.memory_mb is not None, *words, options.group is not None))
+    if options.request is not None and has_words:
+        raise BadArguments("a guest is described by --request or by the other options, not by both")
+    if options.request is None and (options.vcpus is None or options.memory_mb is None):
+        raise BadArguments("describe the guest: --request FILE, or --vcpus and --memory-mb")
+    try:
+        if options.request is not None:
+            return request.from_json(_read(options.request, LONGEST_REQUEST, "--request"))
+        return request.from_words(
+            vcpus=options.vcpus,
+            memory_mb=options.memory_mb,
+            extra_specs=options.extra_spec,
+            properties=options.image_property,
+            ports=options.port,
+            group=options.group,
+        )
+    except (FaultyInput, HostReadError) as error:
+        raise BadArguments(str(error)) from error
+
+
+def _read_snapshot(name: str) -> Snapshot:
+    """Raises HostReadError, and FaultyInput with the name of the file before each fault."""
+    text = _read(name, LONGEST_SNAPSHOT, "--snapshot")
+    try:
+        return snapshot_file.from_json(text)
+    except FaultyInput as error:
+        raise FaultyInput(*(f"{plain(name)}: {fault}" for fault in error.faults)) from error
+
+
+def _read(name: str, most: int, option: str) -> bytes:
+    """A file, or standard input by the name -."""
+    try:
+        if name == "-":
+            text = sys.stdin.buffer.read(most + 1)
+        else:
+            with Path(name).open("rb") as file:
+                text = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise HostReadError(f"{option} {plain(name)}: it cannot be read: {why}") from error
+    if len(text) > most:
+        raise HostReadError(f"{option} {plain(name)}: it is longer than {most >> 20} MiB")
+    return text
+
+
+def _answer(found: FitAnswer | CountAnswer, text: Callable[[], str]) -> output.Answer:
+    data = fit_document(found) if isinstance(found, FitAnswer) else count_document(found)
+    rows = [[found.fits, *row] for row in _rows(found)]
+    return output.Answer(data, COLUMNS, rows, text, exits.OK if found.fits else exits.FOUND)
+
+
+def _rows(found: FitAnswer | CountAnswer) -> Iterator[tuple[str, int | None, str]]:
+    """What stands in tables: each part of the placement, or each reason; of a count how many, and then why not more."""
+    if isinstance(found, CountAnswer):
+        yield "count", None, f"{len(found.placements)} of {found.asked}"
+        if found.fits:
+            return
+    last = found.last if isinstance(found, CountAnswer) else found
+    for reason in last.reasons:
+        guest_cell, cell = getattr(reason, "guest_cell", None), getattr(reason, "cell", None)
+        yield "guest" if guest_cell is None else f"guest cell {guest_cell}", cell, sentence(reason)
+    if last.placement is not None and isinstance(found, FitAnswer):
+        yield from _placed(last.placement)
+
+
+def _placed(placement: Placement) -> Iterator[tuple[str, int | None, str]]:
+    for cell in placement.cells:
+        pins = ",".join(f"{vcpu}:{cpu}" for vcpu, cpu in sorted(cell.pins.items()))
+        said = {
+            "pins": pins,
+            "shared": cell.shared_cpus,
+            "idle": cell.idle_cpus,
+            "memory_kib": cell.memory_kib,
+            "page_size_kib": cell.page_size_kib,
+        }
+        yield f"guest cell {cell.guest_cell}", cell.host_cell, " ".join(f"{k}={v}" for k, v in said.items() if v)
+    if not placement.cells:
+        yield "guest", None, f"shared={placement.shared_cpus} memory_kib={placement.memory_kib}"
+    if placement.emulator_cpus:
+        yield "emulator", None, f"cpus={placement.emulator_cpus}"
+    for given in placement.devices:
+        yield given.request, None, ",".join(map(str, given.devices))

@@ -1,0 +1,98 @@
+"""A fit that promises nothing: what `agentctl fit` and POST /v1/fit answer. The way to the yes or no is a claim's."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+
+import msgspec
+
+from agent.core.admission import Admitted, admit
+from agent.core.arrival import with_guest
+from agent.core.fit.host import HostFacts
+from agent.core.flavor import Faults, request_of
+from agent.core.instance import Instance, RequestSpec
+from agent.core.placement import Placement
+from agent.core.reasons import Reason
+from agent.core.relaxation import Relaxation
+from agent.core.snapshot import Snapshot
+from agent.core.values import Value
+
+
+class FitAnswer(Value, frozen=True, kw_only=True):
+    """placement: where the guest would go, None when it does not fit; then reasons has every one, and relaxations what
+    would make it fit, the smallest first (untried: guests whose leaving was not tried). unknown: properties of the
+    request that mean nothing here. notes: a sentence each about what has no effect. epoch, generation: of the picture
+    that was asked."""
+
+    fits: bool
+    placement: Placement | None = None
+    reasons: tuple[Reason, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
+    untried: int = 0
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    epoch: int = 0
+    generation: int = 0
+
+
+class CountAnswer(Value, frozen=True, kw_only=True):
+    """How many guests alike fit one beside the other, of `asked`. placements: of those, in order. last: the answer to
+    the first that does not fit; when all do, to the last of them."""
+
+    asked: int
+    placements: tuple[Placement, ...]
+    last: FitAnswer
+
+    @property
+    def fits(self) -> bool:
+        """All of them do."""
+        return len(self.placements) == self.asked
+
+
+def try_fit(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts) -> FitAnswer | Faults:
+    """Whether one such guest fits now. facts: `host_facts` of the snapshot's topology and configuration."""
+    asked = request_of(spec, snapshot.config)
+    if isinstance(asked, Faults):
+        return asked
+    found = admit(asked.request, snapshot, facts)
+    is_yes = isinstance(found, Admitted)
+    return FitAnswer(
+        fits=is_yes,
+        placement=found.placement if isinstance(found, Admitted) else None,
+        reasons=() if isinstance(found, Admitted) else found.reasons,
+        unknown=asked.unknown,
+        notes=asked.notes,
+        epoch=found.epoch,
+        generation=found.generation,
+    )
+
+
+def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: int) -> CountAnswer | Faults:
+    """How many such guests fit, at most `count` (from 1 on): each that does is held before the next is tried."""
+    placements: list[Placement] = []
+    guests = _alike(spec)
+    while True:
+        guest = next(guests)
+        answer = try_fit(guest, snapshot, facts)
+        if isinstance(answer, Faults):
+            return answer
+        if answer.placement is not None:
+            placements.append(answer.placement)
+        if answer.placement is None or len(placements) >= count:
+            return CountAnswer(asked=count, placements=tuple(placements), last=answer)
+        snapshot = with_guest(snapshot, guest.instance, answer.placement)
+
+
+def _alike(spec: RequestSpec) -> Iterator[RequestSpec]:
+    """The guest and its likes, without end, each with a name and an id of its own; in a server group those before are
+    members."""
+    first, group = spec.instance, spec.group
+    base, uuid_of_one = first.name or "guest", first.uuid
+    for number in itertools.count(1):
+        instance = Instance(uuid=uuid_of_one, name=f"{base}-{number}")
+        yield msgspec.structs.replace(spec, instance=instance, group=group)
+        if group is not None:
+            group = msgspec.structs.replace(group, members=(*group.members, uuid_of_one))
+        uuid_of_one = str(uuid.uuid5(uuid.UUID(first.uuid), str(number + 1)))

@@ -1,0 +1,26 @@
+"""The yes or no of a fit as JSON: only the keys that belong to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.core.dry_run import CountAnswer, FitAnswer
+from agent.formats import wire
+
+OF_YES = frozenset({"placement"})
+OF_NO = frozenset({"reasons", "relaxations", "untried"})
+
+
+def fit_document(answer: FitAnswer) -> dict[str, Any]:
+    """{"fits": true, "placement": {...}} or {"fits": false, "reasons": [...], "relaxations": [...]}, and what is said
+    of both. `wire.from_builtins` reads it back."""
+    left_out = OF_NO if answer.fits else OF_YES
+    return {name: value for name, value in wire.to_builtins(answer).items() if name not in left_out}
+
+
+def count_document(answer: CountAnswer) -> dict[str, Any]:
+    """{"fits": ..., "asked": N, "count": how many, "placements": [...]}; and why not one more when not all fit."""
+    document = fit_document(answer.last)
+    document.pop("placement", None)
+    counted = {"fits": answer.fits, "asked": answer.asked, "count": len(answer.placements)}
+    return {**counted, "placements": wire.to_builtins(answer.placements), **document, "fits": answer.fits}
