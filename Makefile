@@ -3,7 +3,7 @@ PYTHON ?= /usr/bin/python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint types check bench sample bundle bundle-check fresh-check clean
+.PHONY: help run demo test lint types check bench lab sample bundle bundle-check fresh-check clean
 
 help:
 	@echo 'make run      look at this host: install what is missing, run the daemon in the foreground (Ctrl-C ends it)'
@@ -13,6 +13,7 @@ help:
 	@echo 'make bundle   dist/compute-agent-VERSION-bundle.tar.gz for a host without compiler and internet'
 	@echo 'make bundle-check   try the bundle on a bare Debian 12: install, use, remove (needs mmdebstrap; minutes)'
 	@echo 'make fresh-check    make demo and make test in a clean clone on a bare Debian 12 (needs mmdebstrap; minutes)'
+	@echo 'make lab      hot-plug and memory of several cells in an emulated machine (needs mmdebstrap; minutes)'
 	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample, docs/*.schema.json'
 	@echo 'make clean    remove all that these commands have made in this folder'
 	@echo
@@ -38,7 +39,7 @@ lint types:
 	@.ci/bootstrap venv check $@
 	.venv/bin/tox run -e $@
 
-bench:
+bench lab:
 	@.ci/bootstrap packages test $@
 	@.ci/bootstrap venv check $@
 	.venv/bin/tox run -e $@ $(if $(ARGS),-- $(ARGS))

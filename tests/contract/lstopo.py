@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.core.cpuset import CpuSet
 from agent.core.values import Value
 
+COMMAND = ("lstopo-no-graphics", "--of", "xml", "--whole-io", "--disallowed")
 _IO = frozenset({"Bridge", "PCIDev", "OSDev"})
 _CACHES = {"L1Cache": 1, "L2Cache": 2, "L3Cache": 3}
 
@@ -57,9 +58,13 @@ class Hwloc(Value, frozen=True, kw_only=True):
 def look(root: Path) -> Hwloc:
     """Run lstopo on a tree. Only its Linux reader: the others would ask the machine this runs on."""
     environment = {**os.environ, "HWLOC_FSROOT": str(root), "HWLOC_COMPONENTS": "linux,stop"}
-    command = ["lstopo-no-graphics", "--of", "xml", "--whole-io", "--disallowed"]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    top = ET.fromstring(done.stdout)
+    done = subprocess.run(COMMAND, env=environment, check=True, capture_output=True, text=True)
+    return read(done.stdout)
+
+
+def read(xml: str) -> Hwloc:
+    """What COMMAND printed."""
+    top = ET.fromstring(xml)
     machine = top.find("object")
     assert machine is not None
     objects = list(_walk(machine, machine))
