@@ -1,0 +1,102 @@
+"""Why devices cannot be given, with the numbers and the names."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from agent.core.cpuset import CpuSet
+from agent.core.fit.serve import needs, too_far, unserved
+from agent.core.pci_request import PciRequest, PciSpec
+from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
+from tests.builders import function, uuid_of
+from tests.unit.serve_hosts import Room, asks, nic, pf, vf
+
+
+def short(room: Room, *requests: PciRequest) -> tuple[Reason, ...]:
+    """Wherever the guest is."""
+    has = room.offer()
+    return unserved(needs(requests, has), has)
+
+
+def far(room: Room, cells: tuple[int, ...], *requests: PciRequest) -> tuple[Reason, ...]:
+    """From these host cells."""
+    has = room.offer()
+    return too_far(needs(requests, has), has, CpuSet(cells))
+
+
+def test_what_is_short_is_told_with_the_guests_that_have_the_rest() -> None:
+    room = Room(devices=(*nic(1, 0, 2), *nic(2, 1, 2)), taken=(vf(1, 1), pf(2)))
+    (reason,) = short(room, asks("a", count=3))
+    assert isinstance(reason, DevicesShort)
+    assert (reason.request, reason.asked, reason.free, reason.offered) == ("a", 3, 1, 4)
+    assert [owner.uuid for owner in reason.holders] == [uuid_of(f"has {vf(1, 1)}"), uuid_of(f"has {pf(2)}")]
+
+
+def test_a_holder_is_named_once_and_a_holder_of_a_part_for_the_whole() -> None:
+    room = Room(devices=nic(1, 0, 3), taken=(vf(1, 0), vf(1, 2)))
+    (reason,) = short(room, asks("a", "type-PF"))
+    assert isinstance(reason, DevicesShort)
+    assert (reason.free, reason.offered) == (0, 1)
+    assert [owner.name for owner in reason.holders] == [f"has {vf(1, 0)}", f"has {vf(1, 2)}"]
+
+
+def test_nothing_of_the_kind_is_offered_where_no_entry_names_any() -> None:
+    assert short(Room(devices=nic(1, 0, 1), spec=()), asks("a")) == (
+        DevicesShort(request="a", asked=1, free=0, offered=0),
+    )
+
+
+def test_a_card_that_would_do_as_a_whole_and_in_parts_counts_by_its_parts() -> None:
+    both = PciRequest(id="a", specs=tuple(PciSpec(device_type=kind) for kind in ("type-PF", "type-VF")), count=4)
+    room = Room(devices=(*nic(1, 0, 2), *nic(2, 0, 0)))
+    assert short(room, both) == (DevicesShort(request="a", asked=4, free=3, offered=4),)
+
+
+def test_of_requests_that_are_too_much_together_only_those_that_are_in_each_others_way_are_named() -> None:
+    room = Room(devices=(*nic(1, 0, 2), function(pf(2))))
+    assert short(room, asks("part"), asks("other", "type-PCI"), asks("whole", "type-PF")) == (
+        DevicesContended(requests=("part", "whole")),
+    )
+    assert short(room, asks("part"), asks("other", "type-PCI")) == ()
+
+
+def test_requests_that_are_served_from_here_only_one_by_one_are_told_together() -> None:
+    room = Room(devices=(*nic(1, 0, 2), *nic(2, 1, 2)))
+    assert short(room, asks("part"), asks("whole", "type-PF")) == ()
+    assert far(room, (0,), asks("part"), asks("whole", "type-PF")) == (DevicesContended(requests=("part", "whole")),)
+
+
+def test_what_is_too_far_is_told_with_what_is_free_in_each_cell() -> None:
+    devices = tuple(function(pf(n), numa=cell) for n, cell in enumerate((0, 1, 1, None), 1))
+    room = Room(devices=devices, taken=(pf(2),))
+    expected = DevicesFar(
+        request="a",
+        policy="required",
+        asked=2,
+        cells=CpuSet((1,)),
+        near=1,
+        by_cell=MappingProxyType({0: 1, 1: 1}),
+        elsewhere=1,
+    )
+    assert far(room, (1,), asks("a", "type-PCI", 2)) == (expected,)
+    assert far(room, (1,), asks("a", "type-PCI", 2, "legacy")) == ()
+    assert far(room, (0, 1), asks("a", "type-PCI", 2)) == ()
+
+
+def test_near_by_policy_socket_is_all_of_the_socket() -> None:
+    devices = tuple(function(pf(n), numa=cell) for n, cell in enumerate((0, 1, 2), 1))
+    (reason,) = far(Room(devices=devices, sockets=(0, 0, 1)), (0,), asks("a", "type-PCI", 3, "socket"))
+    assert isinstance(reason, DevicesFar)
+    assert (reason.near, dict(reason.by_cell)) == (2, {0: 1, 1: 1, 2: 1})
+
+
+def test_cells_without_a_known_socket_are_told_for_policy_socket() -> None:
+    room = Room(devices=(function(pf(1), numa=0),), sockets=(0, None, 1))
+    assert far(room, (1,), asks("a", "type-PCI", policy="socket")) == (SocketsUnknown(request="a", cells=CpuSet((1,))),)
+    (reason,) = far(room, (2,), asks("a", "type-PCI", policy="socket"))
+    assert isinstance(reason, DevicesFar)
+
+
+def test_what_any_cell_will_do_for_is_never_too_far() -> None:
+    room = Room(devices=(function(pf(1), numa=0),))
+    assert far(room, (1,), asks("a", "type-PCI", policy="preferred")) == ()
