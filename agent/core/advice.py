@@ -42,6 +42,23 @@ def names(guests: Iterable[GuestHolds]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+class Proposals:
+    """What the rows have proposed so far, so that no command is given twice: whoever copied it twice would start a
+    second migration, or be told of a fault."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def once(self, way_out: str, row: str) -> str:
+        """The way out, or the id of the first row that named the very same; begins with a capital letter."""
+        first = self._first.setdefault(way_out, row)
+        return (
+            way_out[:1].upper() + way_out[1:]
+            if first == row
+            else f"Do what is proposed for {first}, which serves here too"
+        )
+
+
 class Helpers(NamedTuple):
     """A guest's emulator and iothreads that are pinned to some CPUs."""
 
@@ -61,11 +78,12 @@ class Helpers(NamedTuple):
 
 class Room(NamedTuple):
     """Where threads can go. shared: usable CPUs of the shared set, empty where pinned guests have no set of their own.
-    usable: all CPUs of the host that guests may use."""
+    usable: all CPUs of the host that guests may use. proposals: those made by the rows before."""
 
     free: FreeCpus
     shared: CpuSet
     usable: CpuSet
+    proposals: Proposals
 
 
 def helpers_on(guest: GuestHolds, cpus: CpuSet, usable: CpuSet) -> Helpers:

@@ -115,9 +115,8 @@ def conflict(
     action: str,
 ) -> Conflict:
     """A row with its stable id and its owners by name, each once."""
-    place = "" if resource.cell is None or resource.kind not in _IDS_BY_CELL else f":{resource.cell}"
     return Conflict(
-        id=f"{kind}:{resource.kind}:{resource.id}{place}",
+        id=id_of(kind, resource),
         kind=kind,
         resource=resource,
         owners=tuple(sorted(set(owners), key=by_name)),
@@ -125,6 +124,12 @@ def conflict(
         severity=severity,
         action=action,
     )
+
+
+def id_of(kind: ConflictKind, resource: Resource) -> str:
+    """The id of the row about this."""
+    place = "" if resource.cell is None or resource.kind not in _IDS_BY_CELL else f":{resource.cell}"
+    return f"{kind}:{resource.kind}:{resource.id}{place}"
 
 
 def settled(rows: Iterable[Conflict], rules: Iterable[AcceptRule]) -> tuple[Conflict, ...]:

@@ -252,9 +252,7 @@ def test_a_definition_that_does_not_parse_costs_itself_and_its_last_known_text_c
     )
     told = bench.source("domains").problem
     assert told is not None
-    assert told.startswith(
-        "1 definition cannot be read, what was last known of it counts; b: the XML of domain 'b'"
-    )
+    assert told.startswith("1 definition cannot be read, what was last known of it counts; b: the XML of domain 'b'")
     bench.libvirt.define(domain_xml("b", {0: 1}))
     assert bench.one_pass(EVENT) == ["b"]
     assert bench.validity() == {"a": "valid", "b": "valid"}

@@ -74,6 +74,26 @@ def test_two_rows_never_propose_the_same_free_cpu_and_stay_in_the_cell_while_it_
     assert in_cell_1.split(" --live")[0].endswith(" 0 5")
 
 
+def test_a_command_that_serves_two_rows_is_told_once() -> None:
+    """The second row names the first: done twice, the command would be a fault or a second migration."""
+    router, runner = guest("router", {}, vcpus=1, emu="3-4"), guest("runner", {0: 3, 1: 4})
+    rows = {row.id: row for row in h8().conflicts(router, runner)}
+    first = rows["cpu-pinned-twice:cpu:3"]
+    others = [rows["cpu-pinned-twice:cpu:4"], rows[f"emulator-on-dedicated:guest:{router.uuid}"]]
+    assert _commands(first) == ["virsh emulatorpin router 0-1 --live --config"]
+    assert [_commands(row) for row in others] == [[], []]
+    for row in others:
+        assert row.action.startswith(f"Do what is proposed for {first.id}, which serves here too; left alone ")
+
+    of_nova = h8().conflicts(*(guest(name, {0: 3, 1: 4}, maker="nova") for name in "ab"))
+    assert [len(_commands(row)) for row in of_nova] == [1, 0]
+    moved = h8().conflicts(guest("a", {0: 3, 1: 4}), guest("b", {0: 3, 1: 4}))
+    assert [_commands(row) for row in moved] == [
+        ["virsh vcpupin a 0 2 --live --config"],
+        ["virsh vcpupin a 1 5 --live --config"],
+    ]
+
+
 def test_without_a_free_cpu_the_way_out_is_another_host() -> None:
     full = [guest("a", {0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7}), guest("b", {0: 7})]
     assert "to another host or shut it down, since no dedicated CPU is free here" in _only(h8().conflicts(*full)).action

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core import advice
-from agent.core.advice import FreeCpus, Room
-from agent.core.conflicts import Conflict, Resource, by_name, conflict
+from agent.core.advice import FreeCpus, Proposals, Room
+from agent.core.conflicts import Conflict, ConflictKind, Resource, by_name, conflict, id_of
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
@@ -100,6 +100,7 @@ def cpu_conflicts(
         free=FreeCpus((cpus, usable & cpus) for cpus in sets.cells.values()),
         shared=CpuSet.from_mask(sets.shared & sets.usable & ~sets.dedicated),
         usable=CpuSet.from_mask(sets.usable),
+        proposals=Proposals(),
     )
     yield from _pinned_twice(books, sets, room)
     yield from _siblings_of_isolated(books, sets, room)
@@ -128,7 +129,7 @@ def _pinned_twice(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Confl
         unread = [guest for guest in books.holders[cpu] if guest.holds.guessed and cpu in guest.holds.kernel_pins]
         is_certain = bool(twice >> cpu & 1)
         guests = known + unread
-        way_out = advice.make_way(guests, cpu, room)
+        way_out = _once("cpu-pinned-twice", _cpu(cpu, sets), advice.make_way(guests, cpu, room), room)
         yield conflict(
             "cpu-pinned-twice",
             _cpu(cpu, sets),
@@ -136,7 +137,7 @@ def _pinned_twice(books: CpuBooks, sets: HostSets, room: Room) -> Iterator[Confl
             cause=f"CPU {cpu} {'is' if is_certain else 'may be'} pinned by {len(guests)} guests: "
             f"{_listed(guests, cpu, room)}{_by_the_kernel(unread)}",
             severity="error" if is_certain and books.by_vcpus >> cpu & 1 else "warning",
-            action=f"{_sentence(way_out)}; left alone nothing breaks, but these guests share the time of one CPU",
+            action=f"{way_out}; left alone nothing breaks, but these guests share the time of one CPU",
         )
 
 
@@ -156,7 +157,7 @@ def _siblings_of_isolated(books: CpuBooks, sets: HostSets, room: Room) -> Iterat
         intruders = [guest for guest in known if keepers - {guest.sighting.uuid}]
         if not intruders:
             continue
-        way_out = advice.make_way(intruders, cpu, room)
+        way_out = _once("sibling-of-isolated", _cpu(cpu, sets), advice.make_way(intruders, cpu, room), room)
         yield conflict(
             "sibling-of-isolated",
             _cpu(cpu, sets),
@@ -164,7 +165,7 @@ def _siblings_of_isolated(books: CpuBooks, sets: HostSets, room: Room) -> Iterat
             cause=f"CPU {cpu} is a thread sibling of a CPU of {advice.names(isolated)}, which asked to share no core "
             f"(thread policy isolate), and is pinned by {_listed(intruders, cpu, room)}",
             severity="warning",
-            action=f"{_sentence(way_out)}; left alone nothing breaks, but the core is not the guest's own",
+            action=f"{way_out}; left alone nothing breaks, but the core is not the guest's own",
         )
 
 
@@ -182,14 +183,14 @@ def _pinned_to_offline(books: CpuBooks, topology: HostTopology, sets: HostSets, 
             state, repair = "offline", f"`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` and pin again"
         else:
             state, repair = "not on this host", "pin to CPUs that exist"
-        way_out = advice.make_way(guests, cpu, room)
+        way_out = _once("pinned-to-offline", _cpu(cpu, sets), advice.make_way(guests, cpu, room), room)
         yield conflict(
             "pinned-to-offline",
             _cpu(cpu, sets),
             (guest.owner for guest in guests),
             cause=f"CPU {cpu} is {state}, and {_listed(guests, cpu, room)} {agrees(guests, 'is', 'are')} pinned to it",
             severity="error",
-            action=f"{_sentence(way_out)}, or {repair}; left alone the kernel runs "
+            action=f"{way_out}, or {repair}; left alone the kernel runs "
             f"{agrees(guests, 'the thread', 'the threads')} on any other CPU, also on those of pinned guests, and "
             f"{agrees(guests, 'the guest does', 'the guests do')} not start again",
         )
@@ -244,6 +245,7 @@ def _emulator_on_dedicated(guest: GuestHolds, room: Room) -> Iterator[Conflict]:
     if not emulator or guest.holds.cpus.mask & ~emulator.mask:
         return
     helpers = advice.helpers_on(guest, emulator, room.usable)
+    way_out = _once("emulator-on-dedicated", _guest(guest), advice.off_dedicated(guest, emulator, room), room)
     yield conflict(
         "emulator-on-dedicated",
         _guest(guest),
@@ -251,7 +253,7 @@ def _emulator_on_dedicated(guest: GuestHolds, room: Room) -> Iterator[Conflict]:
         cause=f"{_name(guest)} has no pinned vCPU, but its {helpers} {'is' if helpers.is_one else 'are'} pinned to "
         f"dedicated {plural(emulator)}",
         severity="warning",
-        action=f"{_sentence(advice.off_dedicated(guest, emulator, room))}; left alone nothing breaks, but "
+        action=f"{way_out}; left alone nothing breaks, but "
         f"{plural(emulator)} {agrees(emulator, 'is', 'are')} not offered to pinned guests",
     )
 
@@ -264,5 +266,5 @@ def _listed(guests: Sequence[GuestHolds], cpu: int, room: Room) -> str:
     return some([advice.described(guest, cpu, room.usable) for guest in guests])
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _once(kind: ConflictKind, resource: Resource, way_out: str, room: Room) -> str:
+    return room.proposals.once(way_out, id_of(kind, resource))
