@@ -267,8 +267,9 @@ def _devices_short(reason: DevicesShort) -> str:
     asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')}"
     if not reason.offered:
         return f"{asks}; [pci] device_spec offers none of that kind"
-    held = f", and {_owners(reason.holders)} {agrees(reason.holders, 'has', 'have')} others" if reason.holders else ""
-    return f"{asks}; {reason.free or 'none'} of {reason.offered} of that kind {_is(reason.free)} free{held}"
+    free = f"{reason.free or 'none'} of {reason.offered} of that kind {_is(reason.free or reason.offered)} free"
+    held = f" ({'others ' if reason.free else ''}held by {_owners(reason.holders)})" if reason.holders else ""
+    return f"{asks}; {free}{held}"
 
 
 def _devices_far(reason: DevicesFar) -> str:
@@ -278,18 +279,14 @@ def _devices_far(reason: DevicesFar) -> str:
         "legacy": "on its own host cells or on none",
         "preferred": "anywhere",
     }[reason.policy]
-    cells = plural(reason.cells, "cell") if reason.cells else "no cell"
-    return (
-        f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')} {near} (policy {reason.policy}); "
-        f"the guest could have {cells}, for which {reason.near or 'none'} {_is(reason.near)} free{_elsewhere(reason)}"
-    )
-
-
-def _elsewhere(reason: DevicesFar) -> str:
-    """ ", of 1 on cell 0 and 2 without a cell"."""
+    asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')} {near} (policy {reason.policy})"
     where = [f"{many} on cell {cell}" for cell, many in sorted(reason.by_cell.items()) if many]
     where += [f"{reason.elsewhere} without a cell"] if reason.elsewhere else []
-    return f", of {listed(where)}" if where else ""
+    free = f" (free on this host: {some(where)})" if where else ""
+    if not reason.cells:
+        return f"{asks}; no cell of this host would do for the guest{free}"
+    cells = plural(reason.cells, "cell")
+    return f"{asks}; the guest could have {cells}, where {reason.near or 'none'} {_is(reason.near or 1)} free{free}"
 
 
 def _devices_contended(reason: DevicesContended) -> str:

@@ -64,13 +64,13 @@ class OtherCells(Value, frozen=True, kw_only=True, tag="other-cells"):
 
 
 class FewerVcpus(Value, frozen=True, kw_only=True, tag="fewer-vcpus"):
-    """It would fit with so many vCPUs, the most that do; memory and the number of cells stay."""
+    """It would fit with so many vCPUs, the most that do; of each cell as many are left out, and its memory stays."""
 
     vcpus: int
 
 
 class LessMemory(Value, frozen=True, kw_only=True, tag="less-memory"):
-    """It would fit with so much memory, the most that does, in whole MiB for each cell."""
+    """It would fit with so much memory, spread as it is: the most that was found by halving, at least half of it."""
 
     memory_kib: int
 

@@ -189,11 +189,11 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     ),
     (
         reasons.DevicesShort(request="alias:nic", asked=2, free=1, offered=4, holders=(web("a"), web("b"))),
-        "Request alias:nic asks for 2 devices; 1 of 4 of that kind is free, and a and b have others",
+        "Request alias:nic asks for 2 devices; 1 of 4 of that kind is free (others held by a and b)",
     ),
     (
         reasons.DevicesShort(request="p1", asked=1, free=0, offered=1, holders=(web("a"),)),
-        "Request p1 asks for 1 device; none of 1 of that kind are free, and a has others",
+        "Request p1 asks for 1 device; none of 1 of that kind is free (held by a)",
     ),
     (
         reasons.DevicesShort(request="p1", asked=1, free=0, offered=0),
@@ -203,14 +203,21 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         devices_far("required", "1", 0, {0: 1}, 2),
         (
             "Request alias:nic asks for 1 device on its own host cells (policy required); the guest could have cell 1, "
-            "for which none are free, of 1 on cell 0 and 2 without a cell"
+            "where none is free (free on this host: 1 on cell 0, 2 without a cell)"
+        ),
+    ),
+    (
+        devices_far("socket", "0-1", 2, {0: 1, 1: 1}, 0),
+        (
+            "Request alias:nic asks for 1 device on the sockets of its host cells (policy socket); the guest could "
+            "have cells 0-1, where 2 are free (free on this host: 1 on cell 0, 1 on cell 1)"
         ),
     ),
     (
         devices_far("legacy", "", 0, {}, 0),
         (
-            "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); the guest could "
-            "have no cell, for which none are free"
+            "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); no cell of this "
+            "host would do for the guest"
         ),
     ),
     (

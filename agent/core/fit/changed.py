@@ -12,9 +12,11 @@ from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.decide import fit
 from agent.core.fit.host import CellOffer, FreePages, HostFacts, Offer
 from agent.core.fit.leaving import without
-from agent.core.fit.rules import FitRules
-from agent.core.instance import CellRequest, InstanceRequest
+from agent.core.fit.rules import FitRules, NoFit
+from agent.core.group_policy import group_reasons
+from agent.core.instance import CellRequest, Group, Instance, InstanceRequest
 from agent.core.placement import Placement
+from agent.core.reasons import Reason
 from agent.core.relaxation import (
     CellLack,
     FewerDevices,
@@ -36,23 +38,39 @@ KIB_PER_MIB = 1024
 
 
 class Case(NamedTuple):
-    """Does this guest fit this host. facts, offer, rules: of the snapshot."""
+    """May this guest come to this host. facts, offer, rules: of the snapshot. uuid: of the guest; group: its server
+    group."""
 
     request: InstanceRequest
     snapshot: Snapshot
     facts: HostFacts
     offer: Offer
     rules: FitRules
+    uuid: str = ""
+    group: Group | None = None
 
 
-def case_of(request: InstanceRequest, snapshot: Snapshot, facts: HostFacts) -> Case:
-    """The question as it stands."""
-    return Case(request, snapshot, facts, offered(snapshot, facts), rules(snapshot.config))
+def case_of(
+    request: InstanceRequest, snapshot: Snapshot, facts: HostFacts, instance: Instance | None, group: Group | None
+) -> Case:
+    """The question as it stands, as `admission.admit` has it."""
+    uuid = "" if instance is None else instance.uuid
+    return Case(request, snapshot, facts, offered(snapshot, facts), rules(snapshot.config), uuid, group)
 
 
-def fits(case: Case) -> bool:
-    """The answer."""
-    return isinstance(fit(case.request, case.offer, case.rules), Placement)
+def why_not(case: Case) -> tuple[Reason, ...]:
+    """Every reason against it; none when the guest may come."""
+    found = fit(case.request, case.offer, case.rules)
+    return (*_kept_apart(case), *(found.reasons if isinstance(found, NoFit) else ()))
+
+
+def is_yes(case: Case) -> bool:
+    """The guest may come."""
+    return not _kept_apart(case) and isinstance(fit(case.request, case.offer, case.rules), Placement)
+
+
+def _kept_apart(case: Case) -> tuple[Reason, ...]:
+    return tuple(group_reasons(case.group, case.uuid, case.snapshot.ledger.sightings))
 
 
 def changed(case: Case, change: Relaxation) -> Case | None:

@@ -16,6 +16,7 @@ from agent.core.reasons import (
     DevicesFar,
     DevicesShort,
     EmulatorCpuShort,
+    GroupViolated,
     MemoryShort,
     PagesShort,
     Reason,
@@ -43,10 +44,12 @@ def without(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
 
 
 def who_could_help(snapshot: Snapshot, reasons: Iterable[Reason]) -> tuple[Leaving, ...]:
-    """Guests that hold any of what is lacking, those with the least first."""
+    """Guests that hold any of what is lacking, or that the new one must keep apart from; those with the least first."""
     kinds = tuple(reasons)
     able = [holds for holds in snapshot.holds.values() if _holds_any(holds, kinds)]
-    return tuple(_leaving(snapshot, holds) for holds in sorted(able, key=_size))
+    sizes = {holds.uuid: _size(holds) for holds in able}
+    guests = [_leaving(snapshot, holds) for holds in able]
+    return tuple(sorted(guests, key=lambda guest: (sizes[guest.uuid], guest.label, guest.uuid)))
 
 
 def _holds_any(holds: Holds, reasons: Iterable[Reason]) -> bool:
@@ -56,6 +59,8 @@ def _holds_any(holds: Holds, reasons: Iterable[Reason]) -> bool:
 def _could_help(holds: Holds, reason: Reason) -> bool:
     if isinstance(reason, _ABOUT_CPUS):
         return bool(holds.cpus or holds.sibling_cpus)
+    if isinstance(reason, GroupViolated):
+        return holds.uuid in reason.members
     if isinstance(reason, CpusUncertain):
         return holds.uncertain
     if isinstance(reason, MemoryShort):
@@ -67,11 +72,11 @@ def _could_help(holds: Holds, reason: Reason) -> bool:
     return isinstance(reason, _ABOUT_DEVICES) and bool(holds.devices or holds.mdevs)
 
 
-def _size(holds: Holds) -> tuple[int, int, str]:
+def _size(holds: Holds) -> tuple[int, int]:
     """Dedicated CPUs count most: they are what pinned guests wait for."""
     memory_kib = sum(holds.cell_memory_kib.values()) + holds.host_memory_kib
     pages_kib = sum(pages.size_kib * pages.count for pages in holds.pages)
-    return len(holds.cpus | holds.sibling_cpus), memory_kib + pages_kib, holds.uuid
+    return len(holds.cpus | holds.sibling_cpus), memory_kib + pages_kib
 
 
 def _leaving(snapshot: Snapshot, holds: Holds) -> Leaving:

@@ -14,14 +14,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from agent.core.fit.changed import KIB_PER_MIB, Case, case_of, changed, fits
-from agent.core.fit.decide import fit
+from agent.core.fit.changed import KIB_PER_MIB, Case, case_of, changed, is_yes, why_not
 from agent.core.fit.host import HostFacts
 from agent.core.fit.lacks import more_free
 from agent.core.fit.leaving import who_could_help
-from agent.core.fit.rules import NoFit
-from agent.core.instance import EmulatorPolicy, InstanceRequest, PageWord
+from agent.core.instance import EmulatorPolicy, Group, Instance, InstanceRequest, PageWord
 from agent.core.pci_request import PciNumaPolicy
+from agent.core.reasons import Reason
 from agent.core.relaxation import (
     FewerDevices,
     FewerVcpus,
@@ -60,23 +59,30 @@ _CELL_COUNTS = (1, 2, 4)
 _Change = TypeVar("_Change", bound=Relaxation)
 
 
-def relaxations(request: InstanceRequest, snapshot: Snapshot, facts: HostFacts) -> Relaxations:
+def relaxations(
+    request: InstanceRequest,
+    snapshot: Snapshot,
+    facts: HostFacts,
+    *,
+    instance: Instance | None = None,
+    group: Group | None = None,
+) -> Relaxations:
     """What would make it fit, the cheapest first; the same for the same arguments. Nothing where it fits as it is.
 
-    facts: `host_facts` of the snapshot's topology and configuration.
+    The arguments are those of `admission.admit`.
     """
-    case = case_of(request, snapshot, facts)
-    answer = fit(case.request, case.offer, case.rules)
-    if not isinstance(answer, NoFit):
+    case = case_of(request, snapshot, facts, instance, group)
+    reasons = why_not(case)
+    if not reasons:
         return Relaxations()
-    guests, untried = _guests(case, answer)
+    guests, untried = _guests(case, reasons)
     return Relaxations(found=(*_more_free(case), *_softer(case), *_smaller(case), *guests), untried=untried)
 
 
 def helps(case: Case, change: Relaxation) -> bool:
-    """The guest fits once this alone is changed."""
+    """The guest may come once this alone is changed."""
     after = changed(case, change)
-    return after is not None and fits(after)
+    return after is not None and is_yes(after)
 
 
 def _more_free(case: Case) -> Iterator[MoreFree]:
@@ -99,7 +105,7 @@ def _settings(case: Case) -> Iterator[Iterable[Relaxation]]:
     request = case.request
     if request.thread_policy in ("require", "isolate"):
         yield (OtherThreadPolicy(policy="prefer"),)
-    yield _emulator_policies(request)
+    yield _emulator_policies(case)
     yield _page_sizes(case)
     if len(request.cells) > 1 and not case.rules.share_cells:
         yield (ShareCells(),)
@@ -123,15 +129,16 @@ def _device_policies(case: Case) -> Iterator[Relaxation]:
     yield from found
 
 
-def _emulator_policies(request: InstanceRequest) -> Iterable[Relaxation]:
+def _emulator_policies(case: Case) -> Iterable[Relaxation]:
+    """Shared CPUs only where there are some apart from the dedicated ones."""
+    request, now = case.request, case.request.emulator_policy
+    share: tuple[EmulatorPolicy, ...] = ("share",) if case.offer.shared and not case.facts.is_legacy else ()
     policies: tuple[EmulatorPolicy | None, ...] = ()
-    if request.emulator_policy == "isolate":
-        policies = ("share", None)
-    elif len(request.realtime) == request.vcpus:
-        policies = ("share", "isolate")
-    return tuple(
-        OtherEmulatorPolicy(policy=policy) for policy in policies if request.cells and policy != request.emulator_policy
-    )
+    if now == "isolate":
+        policies = (*share, None)
+    elif request.cells and len(request.realtime) == request.vcpus:
+        policies = (*share, "isolate")
+    return tuple(OtherEmulatorPolicy(policy=policy) for policy in policies if policy != now)
 
 
 def _page_sizes(case: Case) -> Iterable[Relaxation]:
@@ -145,22 +152,28 @@ def _smaller(case: Case) -> Iterator[Relaxation]:
     for one in request.devices[:MOST_REQUESTS]:
         yield from _most(case, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
     step = max(1, len(request.cells))
-    vcpus = (request.vcpus - 1) // step
-    yield from _most(case, vcpus, lambda count: FewerVcpus(vcpus=count * step))
-    step_kib = step * _memory_step(request)
+    counts = range(step, request.vcpus, step)
+    fewest = next((count for count in counts if changed(case, FewerVcpus(vcpus=count)) is not None), request.vcpus)
+    most = (request.vcpus - 1) // step
+    yield from _most(case, most, lambda count: FewerVcpus(vcpus=count * step), least=fewest // step)
+    step_kib = step * _memory_step(case)
     half, whole = -(-request.memory_kib // (2 * step_kib)), (request.memory_kib - 1) // step_kib
-    yield from _most(case, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=half)
+    yield from _most(case, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=max(half, 1))
 
 
 def _fewer_devices(name: str, count: int) -> Relaxation:
     return FewerDevices(request=name, count=count)
 
 
-def _memory_step(request: InstanceRequest) -> int:
-    return request.page_size if isinstance(request.page_size, int) and request.page_size > KIB_PER_MIB else KIB_PER_MIB
+def _memory_step(case: Case) -> int:
+    """What memory can be made smaller by without leaving a part of a page over."""
+    wish = case.request.page_size
+    pools = [pages.size_kib for room in case.offer.cells for pages in room.pages]
+    sizes = [size_kib for size_kib in pools if wish in (size_kib, "large", "any")]
+    return max(KIB_PER_MIB, min(sizes, default=KIB_PER_MIB))
 
 
-def _most(case: Case, most: int, change: Callable[[int], Relaxation], least: int = 1) -> Iterator[Relaxation]:
+def _most(case: Case, most: int, change: Callable[[int], Relaxation], *, least: int) -> Iterator[Relaxation]:
     """The largest number that helps, by halving: who fits also fits with less."""
     if most < least or not helps(case, change(least)):
         return
@@ -173,9 +186,9 @@ def _most(case: Case, most: int, change: Callable[[int], Relaxation], least: int
     yield change(least)
 
 
-def _guests(case: Case, answer: NoFit) -> tuple[Sequence[GuestsLeave], int]:
+def _guests(case: Case, reasons: Sequence[Reason]) -> tuple[Sequence[GuestsLeave], int]:
     """Guests whose leaving helps, and how many were not looked at."""
-    able = who_could_help(case.snapshot, answer.reasons)
+    able = who_could_help(case.snapshot, reasons)
     found: list[GuestsLeave] = []
     for guest in able[:MOST_GUESTS_TRIED]:
         if len(found) == MOST_TOLD:

@@ -1,0 +1,93 @@
+"""What would help, whole sentences."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from agent.core.cpuset import CpuSet
+from agent.core.relaxation import (
+    CellLack,
+    FewerDevices,
+    FewerVcpus,
+    GuestsLeave,
+    Leaving,
+    LessMemory,
+    MoreFree,
+    OtherCells,
+    OtherDevicePolicy,
+    OtherEmulatorPolicy,
+    OtherPageSize,
+    OtherThreadPolicy,
+    Relaxation,
+    ShareCells,
+)
+from agent.core.relaxation_text import sentence
+
+KIB = 1024
+
+
+def leaving(name: str, cells: str = "") -> Leaving:
+    return Leaving(uuid=f"uuid-of-{name}", name=name, cells=CpuSet.parse(cells))
+
+
+WHOLE = CellLack(cell=1, cpus=CpuSet([4, 5]), floating=1, memory_kib=512 * KIB, pages=1, page_size_kib=2048)
+
+SENTENCES: tuple[tuple[Relaxation, str], ...] = (
+    (MoreFree(cells=(CellLack(cell=1, cpus=CpuSet([4])),)), "with 1 more dedicated CPU (4) free on cell 1"),
+    (
+        MoreFree(cells=(WHOLE,)),
+        (
+            "with 2 more dedicated CPUs (4-5), room for 1 more floating vCPU, 512 MiB more memory and "
+            "1 more 2 MiB page free on cell 1"
+        ),
+    ),
+    (
+        MoreFree(
+            cells=(CellLack(cell=0, pages=2, page_size_kib=1 << 20), CellLack(cell=1, floating=2)), memory_kib=KIB + 1
+        ),
+        (
+            "with 2 more 1 GiB pages free on cell 0 and room for 2 more floating vCPUs free on cell 1 and "
+            "2 MiB more memory free anywhere"
+        ),
+    ),
+    (
+        MoreFree(floating=3, memory_kib=KIB),
+        "with 1 MiB more memory and room for 3 more floating vCPUs free on the host",
+    ),
+    (OtherDevicePolicy(requests=("alias:a",), policy="preferred"), "with device policy preferred for alias:a"),
+    (OtherDevicePolicy(requests=("a", "b"), policy="legacy"), "with device policy legacy for a and b"),
+    (OtherThreadPolicy(policy="prefer"), "with thread policy prefer"),
+    (OtherEmulatorPolicy(policy=None), "with the emulator threads beside the vCPUs (no policy for them)"),
+    (OtherEmulatorPolicy(policy="share"), "with the emulator threads on the shared CPUs (share)"),
+    (OtherEmulatorPolicy(policy="isolate"), "with a CPU for the emulator threads alone (isolate)"),
+    (OtherPageSize(page_size="any"), "with page size any"),
+    (OtherPageSize(page_size=1 << 20), "with 1 GiB pages"),
+    (OtherCells(count=1), "in 1 cell (hw:numa_nodes=1)"),
+    (
+        ShareCells(),
+        "if the configuration let several of its cells go to one host cell ([compute] share_host_cells)",
+    ),
+    (FewerDevices(request="alias:a", count=1), "with 1 device for alias:a"),
+    (FewerDevices(request="alias:a", count=0), "without alias:a"),
+    (FewerVcpus(vcpus=1), "with 1 vCPU"),
+    (LessMemory(memory_kib=2048 * KIB), "with 2048 MiB of memory"),
+    (GuestsLeave(guests=(leaving("web", "0"),)), "if guest web (on cell 0) left"),
+    (GuestsLeave(guests=(leaving("web", "0-1"), leaving(" "))), "if guest web (on cells 0-1) and guest uuid-of-  left"),
+)
+
+
+@pytest.mark.parametrize(("change", "words"), SENTENCES)
+def test_a_change_says_what_would_have_to_be_how_and_where(change: Relaxation, words: str) -> None:
+    assert sentence(change) == f"It would fit {words}"
+
+
+def test_every_change_has_a_sentence_here() -> None:
+    assert {type(change) for change, _ in SENTENCES} == set(typing.get_args(Relaxation))
+
+
+def test_names_of_guests_and_requests_cannot_steer_a_terminal() -> None:
+    hostile = "web\x1b[2J\n\u202e"
+    assert sentence(GuestsLeave(guests=(leaving(hostile),))) == "It would fit if guest web\\x1b[2J\\x0a\\u202e left"
+    assert sentence(FewerDevices(request=hostile, count=0)).isprintable()
