@@ -188,7 +188,7 @@ def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:
     cell_shared: dict[int, int] = {}
     for vcpu in domain.vcpus_online:
         pin = pins.get(vcpu, NO_CPUS)
-        if is_one(pin):
+        if is_one(pin) and not _is_all_that_is_shared(pin, sets):
             vcpus |= pin
             continue
         within = pin or default
@@ -199,7 +199,17 @@ def _threads(domain: ObservedDomain, sets: HostSets) -> _Threads:
         else:
             cell_shared[cell] = cell_shared.get(cell, 0) + 1
     held = CpuMask(vcpus)
-    return _Threads(held, _emulator_cpus(domain, held, sets), CpuMask(confined), cell_shared, host_shared)
+    emulator = _emulator_cpus(domain, held, sets)
+    if not sets.has_split and not confined & ~emulator:
+        # It runs wherever the floating vCPUs of its guest do, and is as little alone there as they are.
+        emulator = CpuMask(emulator & ~confined)
+    return _Threads(held, emulator, CpuMask(confined), cell_shared, host_shared)
+
+
+def _is_all_that_is_shared(pin: CpuMask, sets: HostSets) -> bool:
+    """Floating vCPUs too have a pin to one CPU where their cell has a single shared one (nova names them all)."""
+    here = next((cpus for cpus in sets.cells.values() if pin & cpus), NO_CPUS)
+    return pin == sets.shared & ~sets.dedicated & sets.usable & here
 
 
 def _emulator_cpus(domain: ObservedDomain, vcpus: CpuMask, sets: HostSets) -> CpuMask:
