@@ -55,11 +55,8 @@ def _domain(instance: Instance, placement: Placement) -> ObservedDomain:
 
 
 def _pins(cell: CellPlacement) -> list[Pin]:
-    pins = [Pin(thread=vcpu, cpus=CpuSet((cpu,))) for vcpu, cpu in cell.pins.items()]
-    # a pin to a single CPU would count as a CPU of its own; the guest's default cpuset confines such threads too
-    if len(cell.shared_cpus) > 1:
-        pins += [Pin(thread=vcpu, cpus=cell.shared_cpus) for vcpu in cell.vcpus if vcpu not in cell.pins]
-    return pins
+    pinned = [Pin(thread=vcpu, cpus=CpuSet((cpu,))) for vcpu, cpu in cell.pins.items()]
+    return pinned + [Pin(thread=vcpu, cpus=cell.shared_cpus) for vcpu in cell.vcpus if vcpu not in cell.pins]
 
 
 def _cell(cell: CellPlacement) -> GuestCell:
