@@ -12,6 +12,7 @@ from agent.core.holds import FLAVOR_POLICY
 from agent.core.instance import Instance
 from agent.core.placement import CellPlacement, Placement
 from agent.core.snapshot import Snapshot, configured
+from agent.core.topology import HostTopology
 
 
 def with_guest(snapshot: Snapshot, instance: Instance, placement: Placement) -> Snapshot:
@@ -19,8 +20,28 @@ def with_guest(snapshot: Snapshot, instance: Instance, placement: Placement) -> 
     seen = arrived(instance, placement)
     known = MappingProxyType({**snapshot.ledger.sightings, seen.uuid: seen})
     ledger = msgspec.structs.replace(snapshot.ledger, sightings=known)
-    after = configured(msgspec.structs.replace(snapshot, ledger=ledger), snapshot.config)
+    topology = _less_pages(snapshot.topology, placement)
+    after = configured(msgspec.structs.replace(snapshot, ledger=ledger, topology=topology), snapshot.config)
     return msgspec.structs.replace(after, generation=snapshot.generation)
+
+
+def _less_pages(topology: HostTopology, placement: Placement) -> HostTopology:
+    """The host as the kernel would show it: pages of others count beside the guest's, not as the guest's."""
+    given: dict[tuple[int, int], int] = {}
+    for cell in placement.cells:
+        key = (cell.host_cell, cell.page_size_kib)
+        given[key] = given.get(key, 0) + cell.memory_kib // cell.page_size_kib
+    cells = tuple(
+        msgspec.structs.replace(
+            cell,
+            pages=tuple(
+                msgspec.structs.replace(pool, free=pool.free - given.get((cell.id, pool.size_kib), 0))
+                for pool in cell.pages
+            ),
+        )
+        for cell in topology.cells
+    )
+    return msgspec.structs.replace(topology, cells=cells)
 
 
 def arrived(instance: Instance, placement: Placement) -> Sighting:
