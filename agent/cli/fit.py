@@ -114,21 +114,24 @@ class Fit(HostCommand):
         return snapshot
 
     def _text(self, found: FitAnswer | CountAnswer, cells: Mapping[PciAddress, int | None]) -> str:
-        if isinstance(found, FitAnswer):
-            return self._one(found, cells)
-        fitting, likes = len(found.placements), count(found.asked, "such guest")
-        if found.fits:
-            return f"All fit: {likes}, one beside the other.\n"
-        return (
-            f"{fitting} of {likes} {'fits' if fitting == 1 else 'fit'}. For the next:\n{self._one(found.last, cells)}"
-        )
-
-    def _one(self, found: FitAnswer, cells: Mapping[PciAddress, int | None]) -> str:
+        if isinstance(found, CountAnswer):
+            return self._counted(found)
         if found.placement is not None:
             return placement_text(found.placement, device_cells=cells, width=self.width, paint=self.paint)
+        return self._refusal(found)
+
+    def _counted(self, found: CountAnswer) -> str:
+        likes = count(found.asked, "such guest")
+        if found.fits:
+            return f"There is room for {likes}, one beside the other.\n"
+        if not found.placements:
+            return self._refusal(found.last)
+        return f"There is room for {len(found.placements)} of {likes}. The next:\n{self._refusal(found.last)}"
+
+    def _refusal(self, found: FitAnswer) -> str:
+        would_help = Relaxations(found=found.relaxations, untried=found.untried)
         looked = found.relaxations or found.untried
-        would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked else None
-        return refusal_text(found.reasons, would_help, width=self.width, paint=self.paint)
+        return refusal_text(found.reasons, would_help if looked else None, width=self.width, paint=self.paint)
 
 
 def _spec(options: argparse.Namespace) -> RequestSpec:

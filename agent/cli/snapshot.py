@@ -44,8 +44,8 @@ class SaveSnapshot(QuickCommand):
 
 def _write(name: str, content: bytes) -> None:
     """In one step where the name is a file's. Raises BadArguments when nothing can be written there."""
-    path = Path(os.path.realpath(name))
     try:
+        path = Path(os.path.realpath(name))
         if path.exists() and not path.is_file():
             path.write_bytes(content)  # a pipe or a terminal: nothing to keep whole
         else:

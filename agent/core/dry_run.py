@@ -11,7 +11,8 @@ import msgspec
 from agent.core.admission import Admitted, admit
 from agent.core.arrival import with_guest
 from agent.core.fit.host import HostFacts
-from agent.core.flavor import Faults, request_of
+from agent.core.fit.relax import relaxations
+from agent.core.flavor import Faults, Requested, request_of
 from agent.core.instance import Instance, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
@@ -56,6 +57,33 @@ def try_fit(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts) -> FitAnswe
     asked = request_of(spec, snapshot.config)
     if isinstance(asked, Faults):
         return asked
+    answer = _answer(asked, snapshot, facts)
+    return answer if answer.fits else _with_relaxations(answer, asked, snapshot, facts)
+
+
+def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: int) -> CountAnswer | Faults:
+    """How many such guests fit, at most `count` (from 1 on): each that does is held before the next is tried.
+
+    What would help is looked for only where none fits: afterwards it would be that one of those thought of leaves.
+    """
+    placements: list[Placement] = []
+    guests = _alike(spec)
+    while True:
+        guest = next(guests)
+        asked = request_of(guest, snapshot.config)
+        if isinstance(asked, Faults):
+            return asked
+        answer = _answer(asked, snapshot, facts)
+        if answer.placement is not None:
+            placements.append(answer.placement)
+        elif not placements:
+            answer = _with_relaxations(answer, asked, snapshot, facts)
+        if answer.placement is None or len(placements) >= count:
+            return CountAnswer(asked=count, placements=tuple(placements), last=answer)
+        snapshot = with_guest(snapshot, guest.instance, answer.placement)
+
+
+def _answer(asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
     found = admit(asked.request, snapshot, facts)
     is_yes = isinstance(found, Admitted)
     return FitAnswer(
@@ -69,20 +97,9 @@ def try_fit(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts) -> FitAnswe
     )
 
 
-def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: int) -> CountAnswer | Faults:
-    """How many such guests fit, at most `count` (from 1 on): each that does is held before the next is tried."""
-    placements: list[Placement] = []
-    guests = _alike(spec)
-    while True:
-        guest = next(guests)
-        answer = try_fit(guest, snapshot, facts)
-        if isinstance(answer, Faults):
-            return answer
-        if answer.placement is not None:
-            placements.append(answer.placement)
-        if answer.placement is None or len(placements) >= count:
-            return CountAnswer(asked=count, placements=tuple(placements), last=answer)
-        snapshot = with_guest(snapshot, guest.instance, answer.placement)
+def _with_relaxations(answer: FitAnswer, asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
+    would_help = relaxations(asked.request, snapshot, facts)
+    return msgspec.structs.replace(answer, relaxations=would_help.found, untried=would_help.untried)
 
 
 def _alike(spec: RequestSpec) -> Iterator[RequestSpec]:
