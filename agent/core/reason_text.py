@@ -212,10 +212,8 @@ def _pages_short(reason: PagesShort) -> str:
     kept = f" besides {reason.reserved} kept in reserve" if reason.reserved else ""
     over = f" ({-reason.free} too many are in use)" if reason.free < 0 else ""
     free = max(reason.free, 0)
-    return (
-        f"Cell {reason.cell} has {count(free, f'{page_size(reason.size_kib)} page')} free{kept}{over}; "
-        f"guest cell {reason.guest_cell} asks for {reason.asked}"
-    )
+    pages = f"{count(free, 'page')} of {page_size(reason.size_kib)}"
+    return f"Cell {reason.cell} has {pages} free{kept}{over}; guest cell {reason.guest_cell} asks for {reason.asked}"
 
 
 def _pages_uneven(reason: PagesUneven) -> str:

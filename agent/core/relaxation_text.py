@@ -89,7 +89,7 @@ def _lacks(lack: CellLack) -> Iterator[str]:
     if lack.memory_kib:
         yield f"{mib_asked(lack.memory_kib)} more memory"
     if lack.pages and lack.page_size_kib is not None:
-        yield f"{lack.pages} more {page_size(lack.page_size_kib)} {'page' if lack.pages == 1 else 'pages'}"
+        yield f"{lack.pages} more {'page' if lack.pages == 1 else 'pages'} of {page_size(lack.page_size_kib)}"
 
 
 def _floating(vcpus: int) -> str:

@@ -33,7 +33,7 @@ NO_CELLS: Mapping[PciAddress, int | None] = MappingProxyType({})
 
 _OF_REQUESTS = (DevicesShort, DevicesFar, DevicesContended, SocketsUnknown)
 _OF_THE_HOST = (EmulatorHomeless, TooFewCells, CellsContended, CpusUncertain, SearchStopped, GroupViolated)
-_NAME = 13
+_NAME = 14
 
 
 def placement_text(

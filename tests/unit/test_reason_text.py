@@ -148,11 +148,11 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     ),
     (
         reasons.PagesShort(guest_cell=0, cell=1, size_kib=2048, asked=512, free=1, reserved=64),
-        "Cell 1 has 1 2 MiB page free besides 64 kept in reserve; guest cell 0 asks for 512",
+        "Cell 1 has 1 page of 2 MiB free besides 64 kept in reserve; guest cell 0 asks for 512",
     ),
     (
         reasons.PagesShort(guest_cell=0, cell=1, size_kib=1 << 20, asked=4, free=-2),
-        "Cell 1 has no 1 GiB pages free (2 too many are in use); guest cell 0 asks for 4",
+        "Cell 1 has no pages of 1 GiB free (2 too many are in use); guest cell 0 asks for 4",
     ),
     (
         reasons.PagesUneven(guest_cell=0, cell=1, size_kib=1 << 20, memory_kib=1536 * KIB),

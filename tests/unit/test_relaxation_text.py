@@ -40,7 +40,7 @@ SENTENCES: tuple[tuple[Relaxation, str], ...] = (
         MoreFree(cells=(WHOLE,)),
         (
             "with 2 more dedicated CPUs (4-5), room for 1 more floating vCPU, 512 MiB more memory and "
-            "1 more 2 MiB page free on cell 1"
+            "1 more page of 2 MiB free on cell 1"
         ),
     ),
     (
@@ -48,7 +48,7 @@ SENTENCES: tuple[tuple[Relaxation, str], ...] = (
             cells=(CellLack(cell=0, pages=2, page_size_kib=1 << 20), CellLack(cell=1, floating=2)), memory_kib=KIB + 1
         ),
         (
-            "with 2 more 1 GiB pages free on cell 0 and room for 2 more floating vCPUs free on cell 1 and "
+            "with 2 more pages of 1 GiB free on cell 0 and room for 2 more floating vCPUs free on cell 1 and "
             "2 MiB more memory free anywhere"
         ),
     ),
