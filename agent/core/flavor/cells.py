@@ -151,7 +151,7 @@ def _check_sum(reading: Reading, size: Size, hand: ByHand) -> None:
         *hand.memory_said.values(),
         total,
         found=f"{_listed(hand.memory_said.values())} make {together} MiB together, but there is {total}.",
-        change="Change hw:numa_mem.N of a cell so that all together are the flavor's memory.",
+        change=f"Change {hand.memory_said[0].name} or that of another cell, or memory_mb.",
     )
 
 
@@ -198,7 +198,7 @@ def _check_cover(reading: Reading, vcpus: int, hand: ByHand) -> None:
                 "cell-cpu-shared",
                 *pair,
                 found=f"{pair[0]} and {pair[1]} both have vCPU {hand.cpus[other] & found}.",
-                change="Take it off one of them: a vCPU is in one cell.",
+                change=f"Take it off {pair[0].name} or {pair[1].name}: a vCPU is in one cell.",
             )
         seen |= found
     missing = CpuSet.from_mask((1 << vcpus) - 1) - seen
@@ -208,7 +208,7 @@ def _check_cover(reading: Reading, vcpus: int, hand: ByHand) -> None:
             *hand.cpus_said.values(),
             Property(name="vcpus", value=str(vcpus), where="flavor"),
             found=f"No cell has vCPU {missing} of vcpus={vcpus} of the flavor: {_listed(hand.cpus_said.values())}.",
-            change="Add it to hw:numa_cpus.N of a cell.",
+            change=f"Add it to {hand.cpus_said[0].name} or that of another cell, or change vcpus.",
         )
 
 
@@ -263,5 +263,5 @@ def _refuse_incomplete(reading: Reading, nodes: int, hand: ByHand) -> None:
         said,
         *hand.said,
         found=f"With {said}, vCPUs and memory of each of {nodes} cells are needed, but there is {_listed(hand.said)}.",
-        change=f"Give hw:numa_cpus.N and hw:numa_mem.N for each N from 0 to {nodes - 1}, or for none.",
+        change=f"Give hw:numa_cpus.N and hw:numa_mem.N for all N from 0 to {nodes - 1}, or change {said.name}.",
     )

@@ -122,7 +122,7 @@ def _refuse_both(reading: Reading, shared: Counted, dedicated: Counted) -> Unrea
         *shared.said,
         *dedicated.said,
         found=f"{_joined(shared)} and {_joined(dedicated)} cannot be in one flavor.",
-        change="Take one of them off the flavor, or say hw:cpu_policy=mixed with hw:cpu_dedicated_mask instead.",
+        change=f"Take {shared.said[0].name} or {dedicated.said[0].name} off, or set hw:cpu_policy to mixed for both.",
     )
 
 
@@ -215,7 +215,7 @@ def _needs_pins(reading: Reading, kind: FaultKind, said: Property | None, policy
         said,
         policy.said,
         found=f"{said} is for pinned vCPUs alone, but there is {policy.said}.",
-        change=f"Set hw:cpu_policy of the flavor to dedicated or mixed, or take {said.name} off the {said.where}.",
+        change=f"{_instead(policy, 'dedicated or mixed')}, or take {said.name} off the {said.where}.",
     )
 
 
@@ -237,9 +237,16 @@ def _pinned(
             mask,
             policy.said,
             found=f"{mask} is for hw:cpu_policy=mixed alone, but there is {policy.said}.",
-            change="Set hw:cpu_policy of the flavor to mixed, or take hw:cpu_dedicated_mask off it.",
+            change=f"{_instead(policy, 'mixed')}, or take hw:cpu_dedicated_mask off the flavor.",
         )
     return CpuSet.from_mask((1 << vcpus) - 1) if policy.word == "dedicated" else CpuSet()
+
+
+def _instead(policy: _Policy, words: str) -> str:
+    """What to do to the property that says the policy."""
+    if policy.said.name.startswith("hw"):
+        return f"Set hw:cpu_policy of the flavor to {words}"
+    return f"Set hw:cpu_policy of the flavor to {words} in place of {policy.said.name}"
 
 
 def _joined(asked: Counted) -> str:

@@ -16,7 +16,7 @@ from agent.core.words import brief, some
 
 _POLICIES: Mapping[str, PciNumaPolicy] = {word: word for word in get_args(PciNumaPolicy)}
 _MOST = 1 << 16
-"""Devices in one request; far more than any host has."""
+"""Devices in one entry; far more than any host has."""
 
 _TYPES: Mapping[VnicType, DeviceType | None] = {
     "direct": None,
@@ -114,7 +114,7 @@ def _alias_counts(reading: Reading, said: Property) -> dict[str, int]:
                 change="Write pci_passthrough:alias as NAME:COUNT, several parted by commas, as in gpu:1,nic:2.",
             )
             continue
-        counts[name.strip()] = min(counts.get(name.strip(), 0) + count, _MOST)
+        counts[name.strip()] = counts.get(name.strip(), 0) + count
     return counts
 
 

@@ -117,8 +117,8 @@ class Faults(Value, frozen=True, kw_only=True, tag="faults"):
 
 
 class Requested(Value, frozen=True, kw_only=True, tag="requested"):
-    """The request. unknown: properties that begin with hw: or hw_ and mean nothing here or in nova, as they were
-    written. notes: a sentence each about what is said and has no effect, or is for others to decide."""
+    """The request. unknown: names of properties that begin with hw: or hw_ and mean nothing here or in nova, safe
+    to show. notes: a sentence each about what is said and has no effect, or is for others to decide."""
 
     request: InstanceRequest
     unknown: tuple[str, ...] = ()

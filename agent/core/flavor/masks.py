@@ -18,12 +18,13 @@ def dedicated_mask(reading: Reading, vcpus: int | Unread) -> CpuSet | Unread | N
         return UNREAD
     if mask and len(mask) < vcpus:
         return mask
+    policy = "dedicated" if mask else "shared"
     return reading.refuse(
         "dedicated-mask-whole" if mask else "dedicated-mask-empty",
         said,
         _count(vcpus),
         found=f"{said} names {'all' if mask else 'none'} of the vCPUs, with vcpus={vcpus} of the flavor.",
-        change=f"Name a part of them, or set hw:cpu_policy to {'dedicated' if mask else 'shared'} without a mask.",
+        change=f"Name a part of them in {said.name}, or set hw:cpu_policy to {policy} without a mask.",
     )
 
 
@@ -103,7 +104,7 @@ def _refuse_empty(reading: Reading, said: Property, vcpus: int) -> Unread:
         said,
         _count(vcpus),
         found=f"{said} leaves no vCPU for realtime, with vcpus={vcpus} of the flavor.",
-        change="Name a realtime vCPU in the mask, or take hw:cpu_realtime off the flavor.",
+        change=f"Name a realtime vCPU in {said.name}, or take hw:cpu_realtime off the flavor.",
     )
 
 

@@ -16,6 +16,9 @@ W = TypeVar("W")
 
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+_LONGEST = 2000
+"""Characters of a sentence; each value in it is shortened before."""
+
 _LIST = re.compile(r"[\d\s,^-]*", re.ASCII)
 
 
@@ -54,12 +57,13 @@ class Reading:
     def refuse(self, kind: FaultKind, *properties: Property, found: str, change: str) -> Unread:
         """Keep a fault; the result stands for the value that cannot be told."""
         said = tuple(_safe(one) for one in properties)
-        self.faults.append(RequestFault(kind=kind, properties=said, found=found, change=change))
+        sentences = {"found": brief(found, _LONGEST), "change": brief(change, _LONGEST)}
+        self.faults.append(RequestFault(kind=kind, properties=said, **sentences))
         return UNREAD
 
     def note(self, sentence: str) -> None:
         """Keep a note."""
-        self.notes.append(sentence)
+        self.notes.append(brief(sentence, _LONGEST))
 
     def word(self, said: Property | None, words: Mapping[str, W], kind: FaultKind) -> W | Unread | None:
         """What the words mean that a property is one of."""
