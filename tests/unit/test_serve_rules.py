@@ -126,23 +126,28 @@ def test_a_card_is_never_given_as_a_whole_and_in_part() -> None:
     assert given(two, whole, asks("part", count=3)) is None
 
 
-def test_whole_cards_are_chosen_so_that_the_parts_that_are_left_are_enough_of_each_kind() -> None:
-    def two_kinds(card: int, first: int, second: int) -> tuple[PciDevice, ...]:
-        made = nic(card, 0, first + second)
-        return (*made[: first + 1], *(msgspec.structs.replace(one, product_id="10ed") for one in made[first + 1 :]))
+def of_two_products(card: int, old: int, new: int) -> tuple[PciDevice, ...]:
+    """A card with so many virtual functions of either product."""
+    made = nic(card, 0, old + new)
+    return (*made[: old + 1], *(msgspec.structs.replace(one, product_id="10ed") for one in made[old + 1 :]))
 
-    devices = (*two_kinds(1, 3, 0), *two_kinds(2, 1, 1), *two_kinds(3, 1, 2))
+
+@pytest.mark.parametrize(
+    ("old", "new", "whole"), [(3, 1, pf(2)), (1, 4, pf(1)), (4, 1, None), (3, 2, None), (2, 1, pf(2)), (1, 2, pf(1))]
+)
+def test_whole_cards_are_chosen_so_that_the_parts_that_are_left_are_enough_of_each_product(
+    old: int, new: int, whole: str | None
+) -> None:
     room = Room(
-        devices=devices,
+        devices=(*of_two_products(1, 3, 1), *of_two_products(2, 1, 4)),
         spec=tuple(DeviceSpec(product_id=name) for name in ("10fb", "10ed")),
     )
-    old = PciRequest(id="old", specs=(PciSpec(product_id="10fb", device_type="type-VF"),), count=4)
-    new = PciRequest(id="new", specs=(PciSpec(product_id="10ed", device_type="type-VF"),), count=2)
-    answer = given(room, asks("whole", "type-PF"), old, new)
-    assert answer is not None
-    assert answer["whole"] == [pf(2)]
-    assert answer["new"] == [vf(3, 1), vf(3, 2)]
-    assert given(room, asks("whole", "type-PF"), old, msgspec.structs.replace(new, count=3)) is None
+    wanted = (
+        PciRequest(id=name, specs=(PciSpec(product_id=product, device_type="type-VF"),), count=count)
+        for name, product, count in (("old", "10fb", old), ("new", "10ed", new))
+    )
+    answer = given(room, asks("whole", "type-PF"), *wanted)
+    assert (answer and answer["whole"]) == (None if whole is None else [whole])
 
 
 def test_a_virtual_function_that_is_not_offered_but_taken_keeps_its_physical_one_back() -> None:

@@ -1,6 +1,6 @@
 """Which free devices serve several requests together, at the least total distance.
 
-Exact. Devices that no request can tell apart, and that cost each request the same, form one stock; what of which stock
+Exact. Devices that no request can tell apart, and that cost each request the same, form one shelf; what of which shelf
 serves which request is a min-cost flow (`flow`), so neither the order of requests nor what is given first matters.
 
 A physical function and its virtual ones exclude each other, which no flow can say. It matters only for cards of which
@@ -18,54 +18,43 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agent.core.fit.devices import Pool
 from agent.core.fit.flow import Shares, cheapest
 from agent.core.fit.host import Offer
+from agent.core.fit.market import Card, Deck, Market, Stock, Wanted
 from agent.core.fit.nearness import NOT_ALLOWED, Nearness
-from agent.core.fit.needs import Need
+from agent.core.fit.needs import Need, in_one_market
 
 Prices = tuple[int, ...]
-"""What a device of a pool costs each need; NOT_ALLOWED where it will not do."""
+"""What a device costs each need; NOT_ALLOWED where it may not have it."""
 
 
-class Stock(NamedTuple):
-    """Free devices of a pool. hurt: how many free virtual functions are lost with one of them."""
+class Shelf(NamedTuple):
+    """Stocks of equal prices that exclude nothing that somebody may have."""
 
-    free: int
-    hurt: int = 0
-
-
-class Card(NamedTuple):
-    """A physical function and its virtual ones, both of which somebody could take. parts: by prices."""
-
-    whole: Stock
-    parts: tuple[Stock, ...]
-
-    @property
-    def size(self) -> int:
-        """Free functions that are lost when it is taken as a whole."""
-        return sum(part.free.bit_count() for part in self.parts)
+    prices: Prices
+    many: int
+    stocks: tuple[tuple[Stock, ...], ...]
 
 
 class Kind(NamedTuple):
-    """Cards that are alike but for how much of them is free, smallest first. prices: of the whole, then of each part.
-    rest[part][n]: free devices of that part in all cards but the first n."""
+    """Cards of equal prices that are alike but for how much of them is free, smallest first. prices: of the whole, then
+    of each part. rest[part][n]: free devices of that part in all cards but the first n."""
 
     prices: tuple[Prices, ...]
     cards: tuple[Card, ...]
     rest: tuple[tuple[int, ...], ...]
 
 
-class Market(NamedTuple):
-    """All that is for sale. plain: stocks of equal prices that exclude nothing that somebody could take."""
+class Shop(NamedTuple):
+    """What the needs may have, at what price."""
 
-    plain: tuple[tuple[Prices, tuple[Stock, ...]], ...]
+    shelves: tuple[Shelf, ...]
     kinds: tuple[Kind, ...]
 
 
 class Plan(NamedTuple):
-    """Shares of each need, by number: of the plain stocks, then of each kind the whole and its parts. least, most: how
-    many cards of each kind may be taken as a whole."""
+    """Shares of each need, by number: of the shelves, then of each kind the whole and its parts. least, most: how many
+    cards of each kind may be taken as a whole."""
 
     shares: Shares
     least: tuple[int, ...]
@@ -74,58 +63,67 @@ class Plan(NamedTuple):
 
 def assign(needs: Sequence[Need], offer: Offer, nearness: Nearness) -> list[int] | None:
     """Bit n of result[i]: device n serves need i. None when they cannot all be served."""
-    market = _market(needs, offer, nearness)
-    plan = _best([need.request.count for need in needs], market)
-    return None if plan is None else _taken(len(needs), market, plan)
+    market, places = in_one_market(needs, offer)
+    shop = _shop(market, _Prices(needs, places, nearness))
+    plan = _best([need.request.count for need in needs], shop)
+    return None if plan is None else _taken(len(needs), shop, plan)
 
 
-def _market(needs: Sequence[Need], offer: Offer, nearness: Nearness) -> Market:
-    pools, relatives = offer.facts.devices.pools, offer.facts.devices.relatives
-    prices = _prices(needs, pools, nearness)
-    wholes = {pools[n].family: n for n in prices if pools[n].is_whole}
-    split: dict[int, list[int]] = {}
-    for number in prices:
-        family = pools[number].family
-        if family in wholes and not pools[number].is_whole:
-            split.setdefault(wholes[family], []).append(number)
-    bound = {number for whole, parts in split.items() for number in (whole, *parts)}
+class _Prices:
+    def __init__(self, needs: Sequence[Need], places: Sequence[int], nearness: Nearness) -> None:
+        self._takers = tuple(zip(places, (need.request.numa_policy for need in needs), strict=True))
+        self._nearness = nearness
+        self._none = (NOT_ALLOWED,) * len(needs)
+        self._known: dict[Wanted, Prices] = {}
 
-    def stock(number: int) -> Stock:
-        pool = pools[number]
-        lost = relatives[pool.family] if pool.is_whole and pool.family is not None else 0
-        return Stock(offer.devices & pool.devices, (offer.devices & lost).bit_count())
+    def of(self, wanted: Wanted) -> Prices | None:
+        """None when nobody may have it."""
+        paid = self._known.get(wanted)
+        if paid is None:
+            cell, members = wanted
+            price = self._nearness.price
+            paid = tuple([price(policy, cell) if one in members else NOT_ALLOWED for one, policy in self._takers])
+            self._known[wanted] = paid
+        return None if paid == self._none else paid
 
-    plain: dict[Prices, list[Stock]] = {}
-    for number in sorted(prices.keys() - bound):
-        plain.setdefault(tuple(prices[number]), []).append(stock(number))
-    cards: dict[tuple[object, ...], list[tuple[tuple[Prices, ...], Card]]] = {}
-    for whole, parts in sorted(split.items()):
-        parts.sort(key=lambda number: (prices[number], number))
-        paid = tuple(tuple(prices[number]) for number in (whole, *parts))
-        card = Card(stock(whole), tuple(map(stock, parts)))
-        sizes = tuple(part.free.bit_count() for part in card.parts)
-        cards.setdefault((paid, sizes if len(sizes) > 1 else None), []).append((paid, card))
-    return Market(
-        plain=tuple((paid, tuple(stocks)) for paid, stocks in plain.items()),
-        kinds=tuple(_kind(same[0][0], [card for _, card in same]) for same in cards.values()),
+
+def _shop(market: Market, prices: _Prices) -> Shop:
+    shelves: dict[Prices, list[tuple[Stock, ...]]] = {}
+    for lot in market.lots:
+        if (paid := prices.of(lot.wanted)) is not None:
+            shelves.setdefault(paid, []).append(lot.stocks)
+    cards: dict[tuple[object, ...], tuple[tuple[Prices, ...], list[Card]]] = {}
+    for deck in market.decks:
+        whole = prices.of(deck.whole)
+        parts = [(n, paid) for n, one in enumerate(deck.parts) if (paid := prices.of(one)) is not None]
+        if whole is None or not parts:
+            _put_on_shelves(deck, whole, parts, shelves)
+            continue
+        columns = (whole, *(paid for _, paid in parts))
+        for card in deck.cards:
+            stocks = tuple(card.parts[n] for n, _ in parts)
+            sizes = tuple(stock.many for stock in stocks) if len(parts) > 1 else None
+            cards.setdefault((columns, sizes), (columns, []))[1].append(Card(card.whole, stocks))
+    return Shop(
+        shelves=tuple(
+            Shelf(paid, sum(stock.many for some in lots for stock in some), tuple(lots))
+            for paid, lots in shelves.items()
+        ),
+        kinds=tuple(_kind(columns, some) for columns, some in cards.values()),
     )
 
 
-def _prices(needs: Sequence[Need], pools: Sequence[Pool], nearness: Nearness) -> dict[int, list[int]]:
-    """By pool, of those with something free that somebody may have."""
-    prices: dict[int, list[int]] = {}
-    for taker, need in enumerate(needs):
-        of_cell: dict[int | None, int] = {}
-        for number, free in zip(need.pools, need.free, strict=True):
-            if not free:
-                continue
-            cell = pools[number].first.cell
-            price = of_cell.get(cell)
-            if price is None:
-                price = of_cell[cell] = nearness.price(need.request.numa_policy, cell)
-            if price != NOT_ALLOWED:
-                prices.setdefault(number, [NOT_ALLOWED] * len(needs))[taker] = price
-    return prices
+def _put_on_shelves(
+    deck: Deck,
+    whole: Prices | None,
+    parts: Sequence[tuple[int, Prices]],
+    shelves: dict[Prices, list[tuple[Stock, ...]]],
+) -> None:
+    """Cards of which nobody may have the whole, or nobody a part."""
+    if whole is not None:
+        shelves.setdefault(whole, []).append(tuple(card.whole for card in deck.cards))
+    for n, paid in parts:
+        shelves.setdefault(paid, []).append(tuple(card.parts[n] for card in deck.cards))
 
 
 def _kind(prices: tuple[Prices, ...], cards: list[Card]) -> Kind:
@@ -134,33 +132,33 @@ def _kind(prices: tuple[Prices, ...], cards: list[Card]) -> Kind:
         prices=prices,
         cards=tuple(cards),
         rest=tuple(
-            tuple(sum(card.parts[part].free.bit_count() for card in cards[n:]) for n in range(len(cards) + 1))
+            tuple(sum(card.parts[part].many for card in cards[n:]) for n in range(len(cards) + 1))
             for part in range(len(prices) - 1)
         ),
     )
 
 
-def _best(amounts: Sequence[int], market: Market) -> Plan | None:
-    columns = [paid for paid, _ in market.plain] + [paid for kind in market.kinds for paid in kind.prices]
+def _best(amounts: Sequence[int], shop: Shop) -> Plan | None:
+    columns = [shelf.prices for shelf in shop.shelves] + [paid for kind in shop.kinds for paid in kind.prices]
     costs = [
         {n: paid[taker] for n, paid in enumerate(columns) if paid[taker] != NOT_ALLOWED}
         for taker in range(len(amounts))
     ]
-    plain = [sum(stock.free.bit_count() for stock in stocks) for _, stocks in market.plain]
+    on_shelves = [shelf.many for shelf in shop.shelves]
     order = itertools.count()
     open_nodes: list[tuple[int, int, Plan]] = []
 
     def look(least: tuple[int, ...], most: tuple[int, ...]) -> None:
-        stocks = [*plain]
-        for kind, low, high in zip(market.kinds, least, most, strict=True):
+        stocks = [*on_shelves]
+        for kind, low, high in zip(shop.kinds, least, most, strict=True):
             stocks += [high, *(rest[low] for rest in kind.rest)]
         if (found := cheapest(amounts, stocks, costs)) is not None:
             heapq.heappush(open_nodes, (found[0], next(order), Plan(found[1], least, most)))
 
-    look((0,) * len(market.kinds), tuple(len(kind.cards) for kind in market.kinds))
+    look((0,) * len(shop.kinds), tuple(len(kind.cards) for kind in shop.kinds))
     while open_nodes:
         plan = heapq.heappop(open_nodes)[2]
-        double = _used_twice(market, plan)
+        double = _used_twice(shop, plan)
         if double is None:
             return plan
         number, whole = double
@@ -173,10 +171,10 @@ def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
     return (*numbers[:place], number, *numbers[place + 1 :])
 
 
-def _used_twice(market: Market, plan: Plan) -> tuple[int, int] | None:
+def _used_twice(shop: Shop, plan: Plan) -> tuple[int, int] | None:
     """(number of the kind, its cards taken as a whole) where more of the parts is used than the other cards have."""
-    place = len(market.plain)
-    for number, kind in enumerate(market.kinds):
+    place = len(shop.shelves)
+    for number, kind in enumerate(shop.kinds):
         whole, *parts = (sum(share[n] for share in plan.shares) for n in range(place, place + len(kind.prices)))
         if any(used > rest[whole] for used, rest in zip(parts, kind.rest, strict=True)):
             return number, whole
@@ -184,23 +182,26 @@ def _used_twice(market: Market, plan: Plan) -> tuple[int, int] | None:
     return None
 
 
-def _taken(takers: int, market: Market, plan: Plan) -> list[int]:
+def _taken(takers: int, shop: Shop, plan: Plan) -> list[int]:
     masks = [0] * takers
 
     def hand_out(place: int, stocks: Iterable[Stock]) -> None:
-        heap = [(-stock.free.bit_count(), stock.hurt, n, stock.free) for n, stock in enumerate(stocks)]
+        shares = [share[place] for share in plan.shares]
+        if not any(shares):
+            return
+        heap = [(-stock.many, stock.hurt, stock.free & -stock.free, stock.free) for stock in stocks]
         heapq.heapify(heap)
-        for taker, share in enumerate(plan.shares):
-            for _ in range(share[place]):
-                left, hurt, n, free = heap[0]
-                lowest = free & -free
+        for taker, share in enumerate(shares):
+            for _ in range(share):
+                left, hurt, lowest, free = heap[0]
                 masks[taker] |= lowest
-                heapq.heapreplace(heap, (left + 1, hurt, n, free ^ lowest))
+                free ^= lowest
+                heapq.heapreplace(heap, (left + 1, hurt, free & -free, free))
 
-    for place, (_, stocks) in enumerate(market.plain):
-        hand_out(place, stocks)
-    place = len(market.plain)
-    for kind in market.kinds:
+    for place, shelf in enumerate(shop.shelves):
+        hand_out(place, itertools.chain.from_iterable(shelf.stocks))
+    place = len(shop.shelves)
+    for kind in shop.kinds:
         whole = sum(share[place] for share in plan.shares)
         hand_out(place, (card.whole for card in kind.cards[:whole]))
         for part in range(len(kind.prices) - 1):

@@ -27,7 +27,7 @@ class Pool(Value, frozen=True, kw_only=True):
     first: one of them, for all to be read from. spec: the entry of [pci] device_spec that offers them. devices: bit n
     for device n of the facts. family: number of the physical function, their own or their parent's; None where nothing
     is ruled out by giving one of them away. is_whole: it is that physical function. tags: what requests are compared
-    with, in lower case. resource_class, traits: as Placement would know them.
+    with, in lower case. resource_class, traits: as Placement would know them. interfaces: of its physical function.
     """
 
     first: PciDevice
@@ -38,15 +38,18 @@ class Pool(Value, frozen=True, kw_only=True):
     tags: ReadOnlyMap[str, str | None] = MappingProxyType({})
     resource_class: str = ""
     traits: frozenset[str] = frozenset()
+    interfaces: tuple[str, ...] = ()
 
 
 class DeviceFacts(Value, frozen=True, kw_only=True):
     """addresses: of device n, ascending. number: the reverse. pools: by lowest address; none when no [pci] device_spec
-    is configured. relatives: of device n that has any, the functions that cannot be given away beside it."""
+    is configured. alike: numbers of the pools that differ in their cell and physical function alone. relatives: of
+    device n that has any, the functions that cannot be given away beside it."""
 
     addresses: tuple[PciAddress, ...] = ()
     number: ReadOnlyMap[PciAddress, int] = MappingProxyType({})
     pools: tuple[Pool, ...] = ()
+    alike: tuple[tuple[int, ...], ...] = ()
     relatives: ReadOnlyMap[int, int] = MappingProxyType({})
 
     def free(self, rows: Iterable[DeviceUsage]) -> int:
@@ -76,26 +79,34 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
         relatives[parent] = relatives.get(parent, 0) | 1 << n
     pools: dict[object, Pool] = {}
     devices: dict[object, int] = {}
+    alike: dict[object, list[int]] = {}
     for n, device in enumerate(topology.pci):
         family = parents.get(n, n) if n in relatives else None
         spec = config.spec_of(device, None if family is None else topology.pci[family])
         if spec is not None:
-            key = _alike(device, spec)
+            kind = _kind(device, spec)
+            key = (kind, device.cell, device.parent or device.address)
             devices[key] = devices.get(key, 0) | 1 << n
             if key not in pools:
+                alike.setdefault(kind, []).append(len(pools))
                 pools[key] = _pool(device, spec, family, is_whole=family == n)
     return DeviceFacts(
         addresses=addresses,
         number=MappingProxyType(number),
         pools=tuple(msgspec.structs.replace(pool, devices=devices[key]) for key, pool in pools.items()),
+        alike=tuple(map(tuple, alike.values())),
         relatives=MappingProxyType(relatives),
     )
 
 
-def _alike(device: PciDevice, spec: DeviceSpec) -> object:
-    family = device.parent if device.parent is not None else device.address
-    name = (device.vendor_id, device.product_id, device.type, device.cell)
-    return (*name, id(spec), family, device.parent_ifname)
+def _kind(device: PciDevice, spec: DeviceSpec) -> object:
+    return (device.vendor_id, device.product_id, device.type, id(spec), *_interfaces(device))
+
+
+def _interfaces(device: PciDevice) -> tuple[str, ...]:
+    if device.type == "type-PF":
+        return tuple(net.name for net in device.netdevs)
+    return () if device.parent_ifname is None else (device.parent_ifname,)
 
 
 def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_whole: bool) -> Pool:
@@ -108,6 +119,7 @@ def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_whole: 
         tags=_tags(device, spec),
         resource_class=spec.resource_class or f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper(),
         traits=_traits(spec),
+        interfaces=_interfaces(device),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import HostFacts
 from agent.core.fit.needs import sockets
@@ -20,21 +22,27 @@ class Nearness:
     """
 
     def __init__(self, facts: HostFacts, cells: CpuSet | None, *, near_only: bool = False) -> None:
-        self._cells = None if facts.is_one_cell else cells
+        self._cells = frozenset(cells or ())
+        self._is_everywhere = cells is None or facts.is_one_cell
         self._facts = facts
         self._near_only = near_only
-        self._sockets = sockets(facts)
-        self._mine = {self._sockets[cell] for cell in cells or () if cell in self._sockets}
+        self._known: dict[tuple[PciNumaPolicy, int | None], int] = {}
 
     def price(self, policy: PciNumaPolicy, cell: int | None) -> int:
         """Of a device whose cell this is, or NOT_ALLOWED."""
-        if self._cells is None or (cell is not None and cell in self._cells):
+        if self._is_everywhere or cell in self._cells:
             return 0
+        known = self._known.get((policy, cell))
+        if known is None:
+            known = self._known[policy, cell] = self._off_cells(policy, cell)
+        return known
+
+    def _off_cells(self, policy: PciNumaPolicy, cell: int | None) -> int:
         match policy:
             case "required":
                 return NOT_ALLOWED
             case "socket":
-                is_near = cell is not None and self._sockets.get(cell) in self._mine
+                is_near = cell is not None and self._sockets.get(cell) in self._own_sockets
                 return self._far(cell) if cell is not None and is_near else NOT_ALLOWED
             case _ if self._near_only:
                 return NOT_ALLOWED
@@ -44,6 +52,16 @@ class Nearness:
                 return 1 if cell is None else self._far(cell)
 
     def _far(self, cell: int) -> int:
-        mine = self._cells or ()
-        distances = [one.distances.get(cell, _REMOTE) for one in self._facts.cells if one.id in mine]
-        return max(2, min(distances, default=_REMOTE) - _LOCAL + 1)
+        return max(2, min([one.get(cell, _REMOTE) for one in self._distances], default=_REMOTE) - _LOCAL + 1)
+
+    @functools.cached_property
+    def _distances(self) -> list[dict[int, int]]:
+        return [dict(one.distances) for one in self._facts.cells if one.id in self._cells]
+
+    @functools.cached_property
+    def _sockets(self) -> dict[int, int]:
+        return sockets(self._facts)
+
+    @functools.cached_property
+    def _own_sockets(self) -> set[int]:
+        return {self._sockets[cell] for cell in self._cells if cell in self._sockets}

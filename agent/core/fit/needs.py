@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
-from agent.core.fit.devices import REMOTE_MANAGED, Pool
+import msgspec
+
+from agent.core.fit.devices import REMOTE_MANAGED, DeviceFacts, Pool
 from agent.core.fit.host import HostFacts, Offer
+from agent.core.fit.market import Market, market
 from agent.core.pci import DeviceType
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.values import ReadOnlyMap, Value
@@ -15,32 +19,46 @@ _KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
 
 
 class Need(Value, frozen=True, kw_only=True):
-    """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. free: of each of
-    these pools, what is free of it. is_hard: the policy can rule out host cells. near: by host cell, at most how many
-    free devices are near to a guest there (policy socket: anywhere on its socket); elsewhere: at most how many it may
-    have wherever it is (preferred: near ones are among these)."""
+    """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. is_hard: the
+    policy can rule out host cells. near: by host cell, at most how many free devices are near to a guest there (policy
+    socket: anywhere on its socket); elsewhere: at most how many it may have wherever it is (preferred: near ones are
+    among these). market: what it competes for with the other requests of its guest, among which it has this place."""
 
     request: PciRequest
     pools: tuple[int, ...]
-    free: tuple[int, ...] = ()
     is_hard: bool
     near: ReadOnlyMap[int, int] = MappingProxyType({})
     elsewhere: int = 0
+    market: Market = Market()
+    place: int = 0
 
 
 def needs(requests: tuple[PciRequest, ...], offer: Offer) -> tuple[Need, ...]:
     """What of the offer would do for each request, looked at alone."""
-    return tuple(_need(request, offer) for request in requests)
+    devices = offer.facts.devices
+    pools = [_pools(request, devices) for request in requests]
+    common = market(pools, devices, offer.devices)
+    return tuple(
+        _need(request, some, common, place, offer)
+        for place, (request, some) in enumerate(zip(requests, pools, strict=True))
+    )
+
+
+def in_one_market(needs: Sequence[Need], offer: Offer) -> tuple[Market, Sequence[int]]:
+    """What they all compete for, and the place of each in it."""
+    if needs and all(need.market is needs[0].market for need in needs):
+        return needs[0].market, [need.place for need in needs]
+    return market([need.pools for need in needs], offer.facts.devices, offer.devices), range(len(needs))
 
 
 def free_by_cell(need: Need, offer: Offer) -> dict[int | None, int]:
     """Free devices that would do, by the cell that the kernel names for them."""
-    pools = offer.facts.devices.pools
+    pools, free = offer.facts.devices.pools, offer.devices
     counts: dict[int | None, int] = {}
-    for number, free in zip(need.pools, need.free, strict=True):
-        if free:
-            cell = pools[number].first.cell
-            counts[cell] = counts.get(cell, 0) + free.bit_count()
+    for number in need.pools:
+        pool = pools[number]
+        if count := (pool.devices & free).bit_count():
+            counts[pool.first.cell] = counts.get(pool.first.cell, 0) + count
     return counts
 
 
@@ -49,14 +67,13 @@ def sockets(facts: HostFacts) -> dict[int, int]:
     return {cell.id: cell.socket for cell in facts.cells if cell.socket is not None}
 
 
-def _need(request: PciRequest, offer: Offer) -> Need:
-    numbers = tuple(n for n, pool in enumerate(offer.facts.devices.pools) if _will_do(pool, request))
-    need = Need(
-        request=request,
-        pools=numbers,
-        free=tuple(offer.devices & offer.facts.devices.pools[n].devices for n in numbers),
-        is_hard=False,
-    )
+def _pools(request: PciRequest, devices: DeviceFacts) -> tuple[int, ...]:
+    """Pools that are alike in all that a request asks about are looked at once."""
+    return tuple(sorted(n for some in devices.alike if _will_do(devices.pools[some[0]], request) for n in some))
+
+
+def _need(request: PciRequest, pools: tuple[int, ...], common: Market, place: int, offer: Offer) -> Need:
+    need = Need(request=request, pools=pools, is_hard=False, market=common, place=place)
     counts = free_by_cell(need, offer)
     everywhere = sum(counts.values())
     placed = {cell: count for cell, count in counts.items() if cell is not None}
@@ -75,14 +92,7 @@ def _need(request: PciRequest, offer: Offer) -> Need:
 
 
 def _placed(need: Need, *, is_hard: bool, near: dict[int, int], elsewhere: int) -> Need:
-    return Need(
-        request=need.request,
-        pools=need.pools,
-        free=need.free,
-        is_hard=is_hard,
-        near=MappingProxyType(near),
-        elsewhere=elsewhere,
-    )
+    return msgspec.structs.replace(need, is_hard=is_hard, near=MappingProxyType(near), elsewhere=elsewhere)
 
 
 def _by_socket(placed: dict[int, int], of_cell: dict[int, int]) -> dict[int, int]:
@@ -101,7 +111,7 @@ def _will_do(pool: Pool, request: PciRequest) -> bool:
         any(_matches(pool, spec) for spec in request.specs)
         and not _is_kept_back(pool, request)
         and request.live_migratable in {None, pool.spec.live_migratable}
-        and request.parent_ifname in {None, pool.first.parent_ifname, *_own_names(pool)}
+        and request.parent_ifname in {None, *pool.interfaces}
     )
 
 
@@ -124,7 +134,3 @@ def _matches(pool: Pool, spec: PciSpec) -> bool:
         # nova's null is met by a device without the tag as well
         and all(pool.tags.get(name) == (None if value is None else value.lower()) for name, value in spec.tags.items())
     )
-
-
-def _own_names(pool: Pool) -> tuple[str, ...]:
-    return tuple(net.name for net in pool.first.netdevs) if pool.first.type == "type-PF" else ()

@@ -92,13 +92,10 @@ def _short(need: Need, offer: Offer) -> DevicesShort:
 
 def _most(need: Need, offer: Offer) -> int:
     """Free devices that can be given at once: a physical function counts only where its virtual ones would not do."""
-    pools = offer.facts.devices.pools
-    parts = {pools[n].family for n, free in zip(need.pools, need.free, strict=True) if free and not pools[n].is_whole}
-    return sum(
-        free.bit_count()
-        for n, free in zip(need.pools, need.free, strict=True)
-        if not (pools[n].is_whole and pools[n].family in parts)
-    )
+    pools, free = offer.facts.devices.pools, offer.devices
+    some = [pools[n] for n in need.pools if pools[n].devices & free]
+    parts = {pool.family for pool in some if not pool.is_whole}
+    return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_whole and pool.family in parts))
 
 
 def _holders(taken: int, offer: Offer) -> tuple[Owner, ...]:
