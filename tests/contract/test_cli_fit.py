@@ -136,16 +136,15 @@ def test_the_policy_of_a_device_is_followed(run: Run, host: Callable[..., str], 
 def test_text_says_where_everything_goes_and_what_means_nothing(run: Run, host: Callable[..., str]) -> None:
     request = ("--extra-spec", "pci_passthrough:alias=nic:1", "--extra-spec", "hw:nonsense=1")
     done = run(*guest(2, *PINNED, *request, "--snapshot", host(alias=alias("preferred"))))
-    assert done == Done(
-        0,
-        "It fits: 2 vCPUs and 512 MiB of memory in 1 cell\n"
-        "  guest cell 0 on cell 1\n"
-        "    pinned    vCPU 0-1 on CPU 4-5\n"
-        "    memory    512 MiB in 4 KiB pages\n"
-        "  emulator    CPUs 4-5\n"
-        f"  devices     {PF} (cell 0, far from the guest) for alias:nic\n",
-        "agentctl: hw:nonsense of the request means nothing here\n",
-    )
+    assert (done.code, done.err) == (0, "agentctl: hw:nonsense of the request means nothing here\n")
+    assert [" ".join(line.split()) for line in done.out.splitlines()] == [
+        "It fits: 2 vCPUs and 512 MiB of memory in 1 cell",
+        "guest cell 0 on cell 1",
+        "pinned vCPU 0-1 on CPU 4-5",
+        "memory 512 MiB in 4 KiB pages",
+        "emulator CPUs 4-5",
+        f"devices {PF} (cell 0, far from the guest) for alias:nic",
+    ]
 
 
 def test_text_says_every_reason_and_what_would_help(run: Run, host: Callable[..., str]) -> None:
