@@ -101,7 +101,7 @@ def _plain_request(request: PciRequest) -> dict[str, Any]:
 
 
 def _plain_spec(request: PciRequest, spec: PciSpec) -> dict[str, str | None]:
-    """As nova keeps it, where a port that is not remote-managed says so, and a word's case counts for nothing."""
+    """As nova keeps it, but in small letters: their case counts for nothing."""
     said: dict[str, str | None] = {
         key: value
         for key, value in (
@@ -112,7 +112,7 @@ def _plain_spec(request: PciRequest, spec: PciSpec) -> dict[str, str | None]:
         )
         if value is not None
     }
-    return said | ({"remote_managed": "false"} if request.alias is None else {}) | dict(spec.tags)
+    return said | dict(spec.tags)
 
 
 def _same_form(said: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def port_request(spec: PciSpec, **more: Any) -> PciRequest:
 
 
 def overlay(**tags: str) -> MappingProxyType[str, str | None]:
-    return MappingProxyType({"physical_network": None, **tags})
+    return MappingProxyType({"physical_network": None, "remote_managed": "false", **tags})
 
 
 def devices(
@@ -77,7 +77,9 @@ def test_each_kind_of_port_asks_for_its_kind_of_device(kind: Any, spec: PciSpec)
 
 def test_a_port_asks_for_its_network_its_trust_and_its_physical_function() -> None:
     port = Port(id="p", vnic_type="direct", physical_network="physnet0", trusted=False, parent_ifname="ens1f0")
-    spec = PciSpec(tags=MappingProxyType({"physical_network": "physnet0", "trusted": "false"}))
+    spec = PciSpec(
+        tags=MappingProxyType({"physical_network": "physnet0", "remote_managed": "false", "trusted": "false"})
+    )
     assert devices(None, None, port) == (port_request(spec, parent_ifname="ens1f0"),)
 
 

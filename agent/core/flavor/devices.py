@@ -145,9 +145,9 @@ def _port_requests(reading: Reading, ports: tuple[Port, ...], stated: _Policy | 
 def _port_request(port: Port, stated: _Policy | None) -> PciRequest:
     own = port.numa_affinity_policy
     policy = _Policy(word=own, source="port") if own else stated or _Policy()
-    tags: dict[str, str | None] = {"physical_network": port.physical_network or None}
-    if port.vnic_type == "remote-managed":
-        tags["remote_managed"] = "true"
+    # said of every port, as nova does: a plain function, which says neither, is no device for a port
+    remote = "true" if port.vnic_type == "remote-managed" else "false"
+    tags: dict[str, str | None] = {"physical_network": port.physical_network or None, "remote_managed": remote}
     if port.trusted is not None:
         tags["trusted"] = "true" if port.trusted else "false"
     spec = PciSpec(device_type=_TYPES[port.vnic_type], tags=MappingProxyType(tags))

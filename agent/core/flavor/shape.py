@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from agent.core.flavor.faults import Property
@@ -121,7 +122,8 @@ def _shapes(vcpus: int, most: tuple[int, ...]) -> Iterator[tuple[int, int, int]]
 
 
 def _divisors(number: int, most: int) -> list[int]:
-    return [one for one in range(1, min(number, most) + 1) if number % one == 0]
+    low = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    return sorted(one for one in {*low, *(number // one for one in low)} if one <= most)
 
 
 def _closeness(shape: tuple[int, ...], preferred: tuple[int, ...]) -> int:
