@@ -75,6 +75,8 @@ def anything(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([anything(part) for part in parts])
     if origin is MappingProxyType:
         return st.dictionaries(anything(parts[0]), anything(parts[1]), max_size=MOST).map(MappingProxyType)
+    if origin is dict:
+        return st.dictionaries(anything(parts[0]), anything(parts[1]), max_size=MOST)
     if origin is tuple and parts[-1] is Ellipsis:
         return st.lists(anything(parts[0]), max_size=MOST).map(tuple)
     if origin is tuple:
