@@ -173,13 +173,14 @@ def test_no_fault_follows_from_another() -> None:
     assert kinds(answer({**specs, "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"}, vcpus=0)) == ["vcpus-range"]
 
 
-def test_a_fault_says_which_alias_the_host_has() -> None:
-    made = answer({"pci_passthrough:alias": "fpga:1"})
+def test_one_fault_names_all_aliases_that_the_host_lacks_and_those_that_it_has() -> None:
+    made = answer({"pci_passthrough:alias": "fpga:1,gpu:1,tpu:2,x,y"})
     assert isinstance(made, Faults)
-    assert made.faults[0].found == (
-        "pci_passthrough:alias=fpga:1 of the flavor asks for 'fpga', which is no [pci] alias of this host: "
-        "they are gpu, nic."
-    )
+    text = "pci_passthrough:alias=fpga:1,gpu:1,tpu:2,x,y of the flavor"
+    assert [fault.found for fault in made.faults] == [
+        f"{text} has 'x', 'y', which is not NAME:COUNT.",
+        f"{text} asks for 'fpga', 'tpu', but of [pci] alias this host has gpu, nic.",
+    ]
 
 
 WORDS = st.sampled_from(

@@ -78,10 +78,12 @@ def _alias_requests(reading: Reading, aliases: tuple[Alias, ...], stated: _Polic
     if said is None:
         return
     known = {alias.name: alias for alias in aliases}
-    for name, count in _alias_counts(reading, said).items():
+    counts = _alias_counts(reading, said)
+    if strange := [name for name in counts if name not in known]:
+        _refuse_aliases(reading, said, strange, sorted(known))
+    for name, count in counts.items():
         alias = known.get(name)
         if alias is None:
-            _refuse_alias(reading, said, name, known)
             continue
         policy = stated or (_Policy(word=alias.numa_policy, source="alias") if alias.numa_policy else _Policy())
         yield PciRequest(
@@ -103,30 +105,33 @@ def _alias_said(reading: Reading) -> Property | None:
 def _alias_counts(reading: Reading, said: Property) -> dict[str, int]:
     """How many of each; an alias that is named twice counts together."""
     counts: dict[str, int] = {}
+    formless: list[str] = []
     for entry in (said.value or "").split(","):
         name, colon, number = entry.partition(":")
         count = whole(number, 1, _MOST)
-        if not colon or not name.strip() or count is None:
-            reading.refuse(
-                "alias-form",
-                said,
-                found=f"{brief(repr(entry), 100)} in {said} is not NAME:COUNT.",
-                change="Write pci_passthrough:alias as NAME:COUNT, several parted by commas, as in gpu:1,nic:2.",
-            )
-            continue
-        counts[name.strip()] = counts.get(name.strip(), 0) + count
+        if colon and name.strip() and count is not None:
+            counts[name.strip()] = counts.get(name.strip(), 0) + count
+        else:
+            formless.append(brief(repr(entry), 100))
+    if formless:
+        reading.refuse(
+            "alias-form",
+            said,
+            found=f"{said} has {some(formless)}, which is not NAME:COUNT.",
+            change="Write pci_passthrough:alias as NAME:COUNT, several parted by commas, as in gpu:1,nic:2.",
+        )
     return counts
 
 
-def _refuse_alias(reading: Reading, said: Property, name: str, known: Mapping[str, Alias]) -> None:
-    own = Property(name="[pci] alias", value=", ".join(sorted(known)) or None, where="config")
-    names = f"they are {some(sorted(known))}" if known else "there is none"
+def _refuse_aliases(reading: Reading, said: Property, strange: list[str], known: list[str]) -> None:
+    own = Property(name="[pci] alias", value=", ".join(known) or None, where="config")
+    names = some([brief(repr(name), 100) for name in strange])
     reading.refuse(
         "alias-unknown",
         said,
         own,
-        found=f"{said} asks for {brief(repr(name), 100)}, which is no [pci] alias of this host: {names}.",
-        change=f"Configure an alias of that name in [pci] alias of the host, or change {said.name}.",
+        found=f"{said} asks for {names}, but of [pci] alias this host has {some(known) if known else 'none'}.",
+        change=f"Configure such an alias in [pci] alias of the host, or change {said.name}.",
     )
 
 
