@@ -12,10 +12,12 @@ Direction = Literal["at most", "at least"]
 
 
 class Beside(Value, frozen=True, kw_only=True):
-    """What the same work costs somebody else, or ourselves in another way. value: in the row's unit."""
+    """What the same work costs somebody else, or ourselves in another way. value: in the row's unit. is_at_least: it
+    was stopped there, before it was done."""
 
     what: str
     value: float
+    is_at_least: bool = False
 
 
 class Budget(Value, frozen=True, kw_only=True):
@@ -105,8 +107,9 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    beside = "" if row.beside is None else f"{row.beside.what}: {_number(row.beside.value)} {row.unit}"
-    ratio = "" if row.ratio is None else f"{_number(row.ratio)} x"
+    more = "> " if row.beside is not None and row.beside.is_at_least else ""
+    beside = "" if row.beside is None else f"{row.beside.what}: {more}{_number(row.beside.value)} {row.unit}"
+    ratio = "" if row.ratio is None else f"{more}{_number(row.ratio)} x"
     verdict = "" if row.budget is None else "MISS" if row.is_missed else "ok"
     return (row.what, str(row.samples), f"{_number(row.value)} {row.unit}", beside, ratio, _budget(row), verdict)
 

@@ -152,9 +152,11 @@ def _isolates_on_smaller_cores(seen: Seen) -> bool:
 
 
 def _has_no_pin_to_place(seen: Seen) -> bool:
-    """A cell whose vCPUs all float is to nova one whose isolated or paired pins were not found."""
+    """A cell whose vCPUs all float is to nova one whose isolated or paired pins were not found; and where it is the
+    guest's first, one without a CPU for the emulator."""
     guest = seen.case.guest
-    return guest.threads in {"isolate", "require"} and any(not cell.pinned for cell in guest.cells)
+    floats = [not cell.pinned for cell in guest.cells]
+    return (guest.threads in {"isolate", "require"} and any(floats)) or (guest.emulator == "isolate" and floats[0])
 
 
 def _isolates_the_emulator_too(seen: Seen) -> bool:
@@ -212,9 +214,7 @@ DIFFERENCES = (
     Difference(
         "isolate on smaller cores", frozenset({"only we say yes", "our cell is refused"}), _isolates_on_smaller_cores
     ),
-    Difference(
-        "thread policy without a pin", frozenset({"only we say yes", "our cell is refused"}), _has_no_pin_to_place
-    ),
+    Difference("cell without a pin", frozenset({"only we say yes", "our cell is refused"}), _has_no_pin_to_place),
     Difference(
         "isolate with an isolated emulator",
         frozenset({"only nova says yes", "our pins are refused", "nova's books refuse its pins"}),

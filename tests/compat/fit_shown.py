@@ -124,7 +124,7 @@ SHOWN: dict[str, Case] = {
         guest=CaseGuest(cells=ONE_PIN.cells, policy="dedicated", threads="isolate"),
         used=(CaseUsed(cell=0, pins=(0,)),),
     ),
-    "thread policy without a pin": Case(
+    "cell without a pin": Case(
         host=_cells(2),
         guest=CaseGuest(
             cells=(CaseGuestCell(id=0, vcpus=(0,), pinned=(0,)), CaseGuestCell(id=1, vcpus=(1,))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.rows import Budget, Row, at_most, median_row, table, times_cheaper
+from tests.bench.rows import Beside, Budget, Row, at_most, median_row, table, times_cheaper
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,18 @@ def test_the_table_names_the_miss() -> None:
         ["memory", "1", "80 MiB", "", "", "at most 75 MiB", "MISS"],
         ["fold", "1", "2 ms", "nova: 1000 ms", "500 x", "at least 100 x", "ok"],
         ["list", "3", "1234 ms", "", "", "", ""],
+    ]
+
+
+def test_the_table_says_of_what_was_stopped_that_it_takes_longer() -> None:
+    beside = Beside(what="nova", value=3000.0, is_at_least=True)
+    row = Row(what="fit", value=2.0, unit="ms", samples=3, beside=beside, budget=times_cheaper(1))
+    assert [cell.strip() for cell in table([row]).splitlines()[2].strip("|").split("|")] == [
+        "fit",
+        "3",
+        "2 ms",
+        "nova: > 3000 ms",
+        "> 1500 x",
+        "at least 1 x",
+        "ok",
     ]
