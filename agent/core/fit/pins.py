@@ -52,6 +52,8 @@ def pin(
 
 
 def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Pins | None:
+    if not vcpus:
+        return Pins(())
     parts = _free_parts(cell, free)
     fewest = 2 if policy == "require" else 1
     for n in range(cell.threads, fewest - 1, -1):

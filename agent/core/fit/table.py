@@ -50,7 +50,7 @@ def table(request: InstanceRequest, hosts: Sequence[CellOffer]) -> Table:
 
 def cell_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Iterator[Reason]:
     """Why a guest cell cannot go to a host cell; none when it can."""
-    if cell.pinned:
+    if cell.pinned or wants_emulator_cpu(request, cell):
         yield from _pin_reasons(cell, request, room)
     if len(cell.vcpus) > len(cell.pinned):
         yield from _floating_reasons(cell, room)
@@ -65,7 +65,7 @@ def wants_emulator_cpu(request: InstanceRequest, cell: CellRequest) -> bool:
 def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Iterator[Reason]:
     facts, policy, asked = room.facts, request.thread_policy, len(cell.pinned)
     own = wants_emulator_cpu(request, cell)
-    if policy == "require" and facts.threads < 2:
+    if asked and policy == "require" and facts.threads < 2:
         yield NoSiblings(guest_cell=cell.id, cell=facts.id)
         return
     free = CpuSet.from_mask(room.free)

@@ -1,0 +1,90 @@
+"""Hosts on which one way alone is left for a guest, or none by a hair."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core import reasons as why
+from agent.core.cpuset import CpuSet
+from agent.core.fit.decide import fit
+from agent.core.fit.rules import NoFit
+from agent.core.guest import Sighting
+from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
+from agent.core.placement import Placement
+from tests import builders
+from tests.builders import Node, function, guest, host
+from tests.fit import oracle
+from tests.fit.hosts import Host
+from tests.fit.requests import asks, wants
+from tests.fit.violations import violations
+
+GUEST_SIZES = (4, 3, 2, 1)
+
+
+def beside(made: builders.Host, *guests: Sighting) -> Host:
+    """The host with these guests on it."""
+    return Host(made.topology, made.config, guests)
+
+
+def checked(request: InstanceRequest, on: Host) -> Placement | NoFit:
+    """The answer, which the oracle shares."""
+    answer = fit(request, on.offer())
+    assert isinstance(answer, Placement) == oracle.possible(request, on.room())
+    if isinstance(answer, Placement):
+        assert violations(answer, request, on.room()) == []
+    return answer
+
+
+def stairs(least: int) -> Host:
+    """Cells 0-3 of eight CPUs, of which `least`, and one more each, are free."""
+    nodes = {n: Node(f"{n * 8}-{n * 8 + 7}", 4096) for n in range(4)}
+    held = {n * 8 + cpu for n in range(4) for cpu in range(8 - least - n)}
+    return beside(host(nodes, dedicated="0-31", shared=""), guest("a", dict(enumerate(sorted(held)))))
+
+
+def with_cells(*sizes: int) -> InstanceRequest:
+    """A pinned guest whose cells have so many vCPUs."""
+    starts = [sum(sizes[:n]) for n in range(len(sizes))]
+    cells = tuple(
+        CellRequest(id=n, vcpus=vcpus, memory_kib=1 << 18, pinned=vcpus)
+        for n, vcpus in enumerate(CpuSet(range(start, start + size)) for start, size in zip(starts, sizes, strict=True))
+    )
+    return InstanceRequest(vcpus=sum(sizes), memory_kib=len(sizes) << 18, cells=cells, cpu_policy="dedicated")
+
+
+def test_the_one_assignment_that_fits_is_found() -> None:
+    answer = checked(with_cells(*GUEST_SIZES), stairs(1))
+    assert isinstance(answer, Placement)
+    assert [cell.host_cell for cell in answer.cells] == [3, 2, 1, 0]
+
+
+def test_one_cpu_less_and_the_cells_contend() -> None:
+    answer = checked(with_cells(5, 4, 4, 1), stairs(2))
+    assert isinstance(answer, NoFit)
+    assert why.CellsContended(guest_cells=CpuSet([0, 1, 2]), cells=CpuSet([2, 3])) in answer.reasons
+
+
+def test_the_one_pair_of_cells_that_has_both_kinds_of_devices_is_found() -> None:
+    nodes = {n: Node(f"{n * 4}-{n * 4 + 3}", 4096) for n in range(4)}
+    pci = (
+        function("0000:01:00.0", "type-PCI", numa=3),
+        function("0000:02:01.0", "type-VF", numa=1, pf="0000:02:00.0"),
+    )
+    on = beside(host(nodes, dedicated="0-15", shared="", pci=pci, pci_filter=["*:*:*.*"]))
+    both = (wants("a1", policy="required", type="type-PCI"), wants("a2", policy="required", type="type-VF"))
+    answer = checked(asks(4, nodes=2, pci=both), on)
+    assert isinstance(answer, Placement)
+    assert {cell.host_cell for cell in answer.cells} == {1, 3}
+    assert isinstance(checked(asks(4, nodes=1, pci=both), on), NoFit)
+
+
+@pytest.mark.parametrize("policy", [None, "prefer", "require", "isolate"])
+def test_a_first_guest_cell_that_only_floats_still_brings_the_emulators_cpu(policy: ThreadPolicy | None) -> None:
+    made = host({0: Node("0-2", 4096), 1: Node("3-6", 4096)}, dedicated="1-6", shared="0", smt=("1,2", "3,4", "5,6"))
+    mixed = asks(2, nodes=2, cpu="mixed", pinned="1", threads=policy, emulator="isolate")
+    answer = checked(mixed, beside(made))
+    assert isinstance(answer, Placement)
+    assert answer.emulator_own == 1
+    full = checked(mixed, beside(made, guest("a", {0: 1, 1: 2})))
+    assert isinstance(full, NoFit)
+    assert why.EmulatorCpuShort(guest_cell=0, cell=0, asked=1, free=CpuSet()) in full.reasons
