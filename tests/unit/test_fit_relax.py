@@ -9,11 +9,12 @@ from types import MappingProxyType
 import msgspec
 from hypothesis import given, settings
 
+from agent.core.admission import offered
 from agent.core.cpuset import CpuSet
-from agent.core.fit import FitRules, HostFacts, host_facts
+from agent.core.fit import FitRules, HostFacts, Offer, host_facts
 from agent.core.fit.changed import Case, case_of, changed, is_yes
 from agent.core.fit.lacks import more_free
-from agent.core.fit.leaving import without
+from agent.core.fit.leaving import at_best, without
 from agent.core.fit.relax import MOST_GUESTS_TRIED, MOST_TOLD, relaxations
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
@@ -267,6 +268,35 @@ def test_the_host_without_a_guest_is_the_host_that_never_had_it() -> None:
     a, b = guest("a", {0: 0, 1: 4}, dev=("0000:03:00.0",), mem=1024, node=1), guest("b", {0: 0}, vcpus=2)
     (both, _), (alone, _) = seen(with_card(), a, b), seen(with_card(), b)
     assert without(both, [uuid_of("a")]) == msgspec.structs.replace(alone, generation=both.generation)
+
+
+def test_no_more_is_had_by_a_guests_leaving_than_it_is_thought_to_hold_at_best() -> None:
+    for seed in range(300):
+        case = asked(seeded(seed))
+        for uuid, holds in case.snapshot.holds.items():
+            really = offered(without(case.snapshot, [uuid]), case.facts)
+            best = at_best(case.offer, [holds])
+            assert not any(really.devices & ~best.devices & pool.devices for pool in case.facts.devices.pools), seed
+            assert set(really.uncertain) >= set(best.uncertain), seed
+            most = amounts(best)
+            assert all(have <= most[what] for what, have in amounts(really).items()), seed
+            for room, room_at_best in zip(really.cells, best.cells, strict=True):
+                assert room.free & ~room_at_best.free == 0, seed
+
+
+def amounts(offer: Offer) -> dict[tuple[object, ...], int]:
+    """Everything in it that is a number."""
+    counted: dict[tuple[object, ...], int] = {
+        ("floating",): offer.floating,
+        ("memory",): offer.memory_kib,
+        ("memory really",): offer.memory_really_kib,
+    }
+    for room in offer.cells:
+        cell = room.facts.id
+        counted["floating", cell] = room.floating
+        counted["memory", cell], counted["by ratio", cell] = room.memory_kib, room.memory_by_ratio_kib
+        counted |= {("pages", cell, pool.size_kib): pool.free for pool in room.pages}
+    return counted
 
 
 def test_members_of_a_server_group_that_keeps_them_apart_would_have_to_leave() -> None:

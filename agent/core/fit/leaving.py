@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Collection, Iterable
 from types import MappingProxyType
 
 import msgspec
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuMask, CpuSet
+from agent.core.fit.devices import DeviceFacts
+from agent.core.fit.host import CellOffer, Offer
 from agent.core.ledger import Holds
 from agent.core.reasons import (
     CpusShort,
@@ -41,6 +45,59 @@ def without(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
     return msgspec.structs.replace(
         snapshot, topology=topology, ledger=ledger, usage=made.usage, conflicts=made.conflicts, holds=made.holds
     )
+
+
+def at_best(offer: Offer, gone: Collection[Holds]) -> Offer:
+    """At least what `without` would give, without adding up the whole host: what these guests hold, as if nobody else
+    held any of it."""
+    cpus = functools.reduce(operator.or_, ((holds.cpus | holds.sibling_cpus).mask for holds in gone), 0)
+    floating = sum(holds.host_shared + sum(holds.cell_shared.values()) for holds in gone)
+    memory_kib = sum(holds.host_memory_kib + sum(holds.cell_memory_kib.values()) for holds in gone)
+    uncertain = () if any(holds.uncertain for holds in gone) else offer.uncertain
+    return msgspec.structs.replace(
+        offer,
+        cells=tuple(_room_at_best(room, cpus, gone) for room in offer.cells),
+        devices=offer.devices | _devices_at_best(offer.facts.devices, gone),
+        floating=offer.floating + floating,
+        memory_kib=offer.memory_kib + memory_kib,
+        memory_really_kib=offer.memory_really_kib + memory_kib,
+        uncertain=uncertain,
+    )
+
+
+def _room_at_best(room: CellOffer, cpus: int, gone: Collection[Holds]) -> CellOffer:
+    cell = room.facts.id
+    back = {(pages.cell, pages.size_kib): 0 for holds in gone for pages in holds.pages}
+    for holds in gone:
+        for pages in holds.pages:
+            back[pages.cell, pages.size_kib] += pages.count
+    memory_kib = sum(holds.cell_memory_kib.get(cell, 0) for holds in gone)
+    return msgspec.structs.replace(
+        room,
+        free=CpuMask(room.free | cpus & room.facts.dedicated),
+        floating=room.floating + sum(holds.cell_shared.get(cell, 0) for holds in gone),
+        memory_kib=room.memory_kib + memory_kib,
+        memory_by_ratio_kib=room.memory_by_ratio_kib + memory_kib,
+        pages=tuple(
+            msgspec.structs.replace(pool, free=pool.free + back.get((cell, pool.size_kib), 0)) for pool in room.pages
+        ),
+    )
+
+
+def _devices_at_best(facts: DeviceFacts, gone: Collection[Holds]) -> int:
+    """What is offered of their devices and of the relatives of these; all that is offered where one has a mediated
+    device, whose function it does not name."""
+    offered = functools.reduce(operator.or_, (pool.devices for pool in facts.pools), 0)
+    if any(holds.mdevs for holds in gone):
+        return offered
+    mask = 0
+    for holds in gone:
+        for number in (facts.number[address] for address in holds.devices if address in facts.number):
+            mask |= 1 << number | facts.relatives.get(number, 0)
+    # a card whose function they have is kept from others by it, and so are its other functions by the card
+    for number in CpuSet.from_mask(mask):
+        mask |= facts.relatives.get(number, 0)
+    return mask & offered
 
 
 def who_could_help(snapshot: Snapshot, reasons: Iterable[Reason]) -> tuple[Leaving, ...]:

@@ -14,12 +14,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from agent.core.fit.changed import KIB_PER_MIB, Case, case_of, changed, is_yes, why_not
 from agent.core.fit.host import HostFacts
 from agent.core.fit.lacks import more_free
-from agent.core.fit.leaving import who_could_help
+from agent.core.fit.leaving import at_best, who_could_help
 from agent.core.instance import EmulatorPolicy, Group, Instance, InstanceRequest, PageWord
-from agent.core.pci_request import PciNumaPolicy
+from agent.core.pci_request import PciNumaPolicy, PciRequest
 from agent.core.reasons import Reason
 from agent.core.relaxation import (
     FewerDevices,
@@ -38,12 +40,15 @@ from agent.core.relaxation import (
 )
 from agent.core.snapshot import Snapshot
 
-MOST_GUESTS_TRIED = 64
-"""Each try folds the books of the whole host anew."""
+MOST_GUESTS_TRIED = 128
+"""Each try is a fit, and a fold of the books of the whole host where that fit is a yes."""
 
 MOST_PLACES_TRIED = 16
 MOST_TOLD = 4
 """Of what others could give back, and of guests that could go: who reads needs a few, not all."""
+
+MOST_STEPS_EACH = 500
+"""A search that finds something so early finds the same when it may go on for longer."""
 
 MOST_REQUESTS = 8
 MOST_PAIRED = 8
@@ -75,6 +80,7 @@ def relaxations(
     reasons = why_not(case)
     if not reasons:
         return Relaxations()
+    case = case._replace(rules=msgspec.structs.replace(case.rules, most_steps=MOST_STEPS_EACH))
     guests, untried = _guests(case, reasons)
     return Relaxations(found=(*_more_free(case), *_softer(case), *_smaller(case), *guests), untried=untried)
 
@@ -86,8 +92,10 @@ def helps(case: Case, change: Relaxation) -> bool:
 
 
 def _more_free(case: Case) -> Iterator[MoreFree]:
+    """For a guest of several cells one is told: others differ from it in a single host cell."""
     tried = itertools.islice(more_free(case), MOST_PLACES_TRIED)
-    return itertools.islice((change for change in tried if helps(case, change)), MOST_TOLD)
+    most = MOST_TOLD if len(case.request.cells) == 1 else 1
+    return itertools.islice((change for change in tried if helps(case, change)), most)
 
 
 def _softer(case: Case) -> Iterator[Relaxation]:
@@ -119,7 +127,7 @@ def _device_policies(case: Case) -> Iterator[Relaxation]:
     strict = [one for one in case.request.devices if case.request.cells and _SOFTER[one.numa_policy]]
     alone = (
         [OtherDevicePolicy(requests=(one.id,), policy=policy) for policy in _SOFTER[one.numa_policy]]
-        for one in strict[:MOST_REQUESTS]
+        for one in _distinct(strict)
     )
     found = [change for steps in alone for change in _first(case, steps)]
     if not found and len(strict) > 1:
@@ -127,6 +135,14 @@ def _device_policies(case: Case) -> Iterator[Relaxation]:
         together = [OtherDevicePolicy(requests=names, policy=policy) for policy in _SOFTER["socket"]]
         found += _first(case, together)
     yield from found
+
+
+def _distinct(requests: Iterable[PciRequest]) -> list[PciRequest]:
+    """The first of those that ask for the same: what helps one helps each of them."""
+    kinds: dict[object, PciRequest] = {}
+    for one in requests:
+        kinds.setdefault(repr(msgspec.structs.replace(one, id="", alias=None, policy_source="default")), one)
+    return list(kinds.values())[:MOST_REQUESTS]
 
 
 def _emulator_policies(case: Case) -> Iterable[Relaxation]:
@@ -149,7 +165,7 @@ def _page_sizes(case: Case) -> Iterable[Relaxation]:
 
 def _smaller(case: Case) -> Iterator[Relaxation]:
     request = case.request
-    for one in request.devices[:MOST_REQUESTS]:
+    for one in _distinct(request.devices):
         yield from _most(case, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
     step = max(1, len(request.cells))
     counts = range(step, request.vcpus, step)
@@ -189,13 +205,18 @@ def _most(case: Case, most: int, change: Callable[[int], Relaxation], *, least: 
 def _guests(case: Case, reasons: Sequence[Reason]) -> tuple[Sequence[GuestsLeave], int]:
     """Guests whose leaving helps, and how many were not looked at."""
     able = who_could_help(case.snapshot, reasons)
-    found: list[GuestsLeave] = []
-    for guest in able[:MOST_GUESTS_TRIED]:
-        if len(found) == MOST_TOLD:
-            return found, 0
-        change = GuestsLeave(guests=(guest,))
-        found += [change] if helps(case, change) else []
-    if not found and len(able) <= MOST_GUESTS_TRIED:
+    alone = (GuestsLeave(guests=(guest,)) for guest in able[:MOST_GUESTS_TRIED])
+    found = tuple(itertools.islice((change for change in alone if _leaving_helps(case, change)), MOST_TOLD))
+    if len(found) == MOST_TOLD or len(able) > MOST_GUESTS_TRIED:
+        return found, 0 if len(found) == MOST_TOLD else len(able) - MOST_GUESTS_TRIED
+    if not found:
         pairs = (GuestsLeave(guests=pair) for pair in itertools.combinations(able[-MOST_PAIRED:], 2))
-        found += itertools.islice((pair for pair in pairs if helps(case, pair)), 1)
-    return found, max(0, len(able) - MOST_GUESTS_TRIED)
+        found = tuple(itertools.islice((pair for pair in pairs if _leaving_helps(case, pair)), 1))
+    return found, 0
+
+
+def _leaving_helps(case: Case, change: GuestsLeave) -> bool:
+    """As `helps`; the books are folded anew only where the guests hold enough if nobody else holds the same."""
+    gone = [case.snapshot.holds[guest.uuid] for guest in change.guests]
+    at_most = case._replace(offer=at_best(case.offer, gone), group=None)
+    return is_yes(at_most) and helps(case, change)
