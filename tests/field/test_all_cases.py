@@ -1,4 +1,4 @@
-"""Every field case of the kinds that need no claims has exactly one test named after it."""
+"""Every field case of the kinds that need no claim to be kept has exactly one test named after it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ CASES = [
     "pci-numa-node-unknown",
     "pci-pf-blocked-by-vf",
     "pci-two-requests-one-device",
+    "policy-survives-store-and-wire",
+    "policy-in-live-migration-claim",
     "mdev-gone-after-host-reboot",
     "mdev-hostdev-without-alias",
     "xml-current-vcpu-attribute-missing",
@@ -50,8 +52,8 @@ CASES = [
     "scale-500-domains-slow-calls",
 ]
 """Kinds: pin-conflict, cpu-offline, dedicated-set-change, smt-siblings, numa-shape, big-ids, page-pools, memory,
-negative-free, pci-lifecycle, pci-address-numa, pci-pf-vf, mdev, domain-xml, domain-lifecycle, libvirt-outage, udev,
-scale; one kind after the other."""
+negative-free, pci-lifecycle, pci-address-numa, pci-pf-vf, pci-policy, mdev, domain-xml, domain-lifecycle,
+libvirt-outage, udev, scale; one kind after the other."""
 
 
 def test_each_case_is_one_test() -> None:

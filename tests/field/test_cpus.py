@@ -1,14 +1,15 @@
-"""Field cases of the kinds pin-conflict, cpu-offline, dedicated-set-change, smt-siblings and big-ids.
-
-What a case says of a claim is asserted as the free CPUs that the claim would see.
-"""
+"""Field cases of the kinds pin-conflict, cpu-offline, dedicated-set-change, smt-siblings and big-ids."""
 
 from __future__ import annotations
 
 from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
+from agent.core.reason_text import sentence
+from agent.core.reasons import CpusShort, NoSiblings
 from agent.core.usage import Usage
 from tests.builders import Node, guest, h8, host, ht8
+from tests.field.claims import Claims, only_cell, reasons
+from tests.fit.requests import asks
 
 
 def _held(usage: Usage) -> str:
@@ -28,7 +29,7 @@ def _owner_names(row: Conflict) -> list[str | None]:
 
 
 def test_pin_two_domains_one_cpu() -> None:
-    """LP#1829349. Claims: four dedicated CPUs would be refused, three would get 5,6,7."""
+    """LP#1829349."""
     a, b, c = guest("a", {0: 2, 1: 3}, mem=1024), guest("b", {0: 3, 1: 4}, mem=1024), guest("c", mem=512)
     made = h8().folded(a, b, c)
     (only,) = made.conflicts
@@ -37,14 +38,20 @@ def test_pin_two_domains_one_cpu() -> None:
     assert str(made.usage.host.dedicated.used) == "2-4"
     assert _free(made.usage) == "5-7"
     assert made.usage.host.memory_kib.used == 2560 * 1024
+    (short,) = reasons(Claims(h8(), a, b, c).claim("x", asks(4)))
+    assert isinstance(short, CpusShort)
+    assert (short.asked, str(short.free)) == (4, "5-7")
+    assert str(only_cell(Claims(h8(), a, b, c).claim("y", asks(3))).cpus) == "5-7"
 
 
 def test_pin_emulator_cpus_count() -> None:
-    """LP#1614054. Claims: three dedicated CPUs would get 4,5,7."""
-    made = h8().folded(guest("a", {0: 2, 1: 3}, emu="6", mem=1024))
+    """LP#1614054."""
+    a = guest("a", {0: 2, 1: 3}, emu="6", mem=1024)
+    made = h8().folded(a)
     assert _held(made.usage) == "2-3,6"
     assert _free(made.usage) == "4-5,7"
     assert made.conflicts == ()
+    assert str(only_cell(Claims(h8(), a).claim("x", asks(3))).cpus) == "4-5,7"
     beside = guest("a", {0: 2, 1: 3}, emu="0-1,6")
     assert str(h8().folded(beside).holds[beside.uuid].cpus) == "2-3,6"
 
@@ -64,18 +71,23 @@ def test_cpu_offline_under_guest() -> None:
 
 
 def test_smt_isolate_without_smt() -> None:
-    """LP#1550317. A guest with thread policy isolate holds its own CPUs and no other where cores have one thread."""
-    isolated = guest("x", {0: 2, 1: 3, 2: 4}, facts={"extra:hw:cpu_thread_policy": "isolate"})
-    usage = h8().usage(isolated)
-    assert _held(usage) == "2-4"
-    assert len(usage.host.dedicated.free) == 3
-    assert usage.remarks == ()
+    """LP#1550317. Where cores have one thread, isolate takes its own CPUs and no other; require cannot be."""
+    host_claims = Claims(h8())
+    cell = only_cell(host_claims.claim("x", asks(3, threads="isolate")))
+    assert (str(cell.cpus), str(cell.idle_cpus)) == ("2-4", "")
+    assert _held(host_claims.usage) == "2-4"
+    assert _free(host_claims.usage) == "5-7"
+    refused = reasons(Claims(h8()).claim("y", asks(3, threads="require")))
+    assert refused == (NoSiblings(guest_cell=0, cell=0),)
+    assert "one thread each; guest cell 0 asks for siblings" in sentence(refused[0])
 
 
 def test_smt_odd_vcpus() -> None:
-    """LP#1467927. Claims choose the CPUs; here: two cores and a half leave three CPUs, one whole core among them."""
-    usage = ht8().usage(guest("x", {0: 0, 1: 4, 2: 1, 3: 5, 4: 2}))
-    assert _free(usage) == "3,6-7"
+    """LP#1467927. Two whole cores and a half leave three CPUs, one whole core among them."""
+    host_claims = Claims(ht8())
+    cell = only_cell(host_claims.claim("x", asks(5, threads="prefer")))
+    assert str(cell.cpus) == "0-2,4-5"
+    assert _free(host_claims.usage) == "3,6-7"
 
 
 def test_ids_beyond_63() -> None:
@@ -89,7 +101,8 @@ def test_ids_beyond_63() -> None:
 
 
 def test_ids_with_gaps_above_count() -> None:
-    """LP#1442546. Claims: three dedicated CPUs would get 8,16,24."""
+    """LP#1442546."""
     power = host({0: Node("0-31", 16384)}, online="0,8,16,24", dedicated="8-31", shared="0")
     assert _free(power.usage()) == "8,16,24"
+    assert str(only_cell(Claims(power).claim("x", asks(3))).cpus) == "8,16,24"
     assert str(CpuSet.parse("0,3-5,7-22,25")) == "0,3-5,7-22,25"

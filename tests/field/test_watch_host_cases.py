@@ -1,6 +1,6 @@
 """Field cases about what the host has, over a whole host in memory: what each pass reads, takes in and says.
 
-What a case says of a claim is asserted as the free CPUs, pages and devices that the claim would find.
+A claim that waits or is stored is asserted as the free CPUs, pages and devices that it would find.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ import pytest
 
 from agent.adapters.libvirt import NodeDevices
 from agent.adapters.libvirt.host import DEVICE_KINDS
+from agent.core.placement import Placement
+from agent.core.reasons import NoSuchPages
 from agent.core.snapshot import Snapshot
 from agent.core.usage import DeviceUsage
+from agent.formats import wire
 from tests.builders import uuid_of
 from tests.builders_sysfs import Mdev, MdevKind, Node, Pci, write
 from tests.builders_xml import pci_device_xml
 from tests.fakes_libvirt import FakeLibvirt
+from tests.field.claims import ask, given, only_cell, placed, reasons
+from tests.fit.requests import asks, wants
 from tests.rig import H8, INTERVAL_S, Rig, config, filtered, free, held, kinds, remarks
 
 MIB = 1024
@@ -131,7 +136,7 @@ def test_host_smaller_after_reboot(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 def test_pages_pool_changed_after_start(tmp_path: Path) -> None:
-    """kubernetes/kubernetes#111757. Claims: a guest of 512 pages would fit."""
+    """kubernetes/kubernetes#111757."""
     rig = Rig(tmp_path, nodes={0: Node(cpus="0-7", mem_mib=16384, pages={2048: 0})})
     first = rig.one_pass()
     rig.set_tree(nodes={0: Node(cpus="0-7", mem_mib=16384, pages={2048: 512})})
@@ -142,6 +147,10 @@ def test_pages_pool_changed_after_start(tmp_path: Path) -> None:
         [(2048, 512, 512)],
     ]
     assert cells[0].memory_kib.total - cells[1].memory_kib.total == 1024 * MIB
+    x = asks(1, 1024, cpu=None, page=2048)
+    (none,) = reasons(ask(first, x))
+    assert none == NoSuchPages(guest_cell=0, cell=0, asked=2048, sizes_kib=(4,))
+    assert only_cell(ask(second, x)).page_size_kib == 2048
     rig.run("x", mem=1024, node=0, page=2048)
     third = rig.one_pass()
     assert [(row.used, row.free) for row in third.usage.cells[0].pages] == [(512, 0)]
@@ -218,7 +227,7 @@ def test_pci_vfs_recreated(tmp_path: Path) -> None:
 
 
 def test_pci_domain_above_ffff(tmp_path: Path) -> None:
-    """jaypipes/ghw#372. Claims: the next guest gets 10000:e1:00.0."""
+    """jaypipes/ghw#372."""
     pci = [Pci(address=text, numa=0) for text in ("10000:e1:00.0", "0000:e1:00.0", "5d0505:01:00.0")]
     rig = Rig(tmp_path, filtered("*:e1:00.0"), **H8, pci=pci)
     write(rig.root, "sys/bus/pci/devices/no-address/vendor", "0x8086")
@@ -230,6 +239,9 @@ def test_pci_domain_above_ffff(tmp_path: Path) -> None:
         "10000:e1:00.0": [],
     }
     assert free_devices(snapshot) == ["10000:e1:00.0"]
+    answer = ask(snapshot, asks(nodes=0, pci=(wants(),)))
+    assert given(answer) == ["10000:e1:00.0"]
+    assert wire.from_json(wire.to_json(placed(answer)), Placement) == placed(answer)
     assert len([row for row in snapshot.topology.problems if "no-address" in row.source + row.what]) == 1
 
 
