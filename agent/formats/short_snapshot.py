@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -260,12 +260,34 @@ class _Reader:
         )
 
     def _own_specs(self) -> Iterable[DeviceSpec]:
-        """One for each device that says itself what it is good for. Virtual functions come first: the address of a
-        physical one stands for its virtual ones too."""
-        offers_all = self._short.device_spec is None
-        named = [(n, one) for n, one in enumerate(self._short.pci) if one.tags is not None or offers_all]
-        for n, device in sorted(named, key=lambda row: row[1].type != "type-VF"):
-            yield from self._specs({"address": str(device.address), **(device.tags or {})}, f"pci[{n}].tags")
+        """For devices that say themselves what they are good for. Addresses of physical functions come last: they stand
+        for their virtual ones too."""
+        products: dict[tuple[str, str], list[int]] = {}
+        for n, device in enumerate(self._short.pci):
+            products.setdefault((device.vendor_id, device.product_id), []).append(n)
+        entries = [entry for numbers in products.values() for entry in self._entries(numbers)]
+        for n, entry in sorted(
+            entries, key=lambda row: "address" in row[1] and self._short.pci[row[0]].type != "type-VF"
+        ):
+            yield from self._specs(entry, f"pci[{n}].tags")
+
+    def _entries(self, numbers: Sequence[int]) -> Iterable[tuple[int, dict[str, str | None]]]:
+        """Entries of device_spec for devices of one product: one where all say the same, since thousands of entries
+        take minutes to compare; else one for each."""
+        first, *others = (self._tags(n) for n in numbers)
+        if all(tags == first for tags in others):
+            if first is not None:
+                device = self._short.pci[numbers[0]]
+                yield numbers[0], {"vendor_id": device.vendor_id, "product_id": device.product_id, **first}
+            return
+        for n in numbers:
+            if (tags := self._tags(n)) is not None:
+                yield n, {"address": str(self._short.pci[n].address), **tags}
+
+    def _tags(self, number: int) -> Mapping[str, str | None] | None:
+        """None: the device says nothing, and others say what is offered."""
+        tags = self._short.pci[number].tags
+        return {} if tags is None and self._short.device_spec is None else tags
 
     def _specs(self, data: Any, path: str) -> tuple[DeviceSpec, ...]:
         if data is None:
@@ -312,8 +334,7 @@ def _host_cell(cell: _Cell) -> HostCell:
         cpus=cell.cpus,
         memory_kib=short.memory_mb * KIB,
         pages=tuple(
-            PagePool(size_kib=size_kib, total=total, free=total - short.used_pages.get(size_kib, 0))
-            for size_kib, total in sorted(short.pages.items())
+            PagePool(size_kib=size_kib, total=total, free=total) for size_kib, total in sorted(short.pages.items())
         ),
         distances=short.distances,
     )
@@ -328,8 +349,8 @@ def _cell_cpus(cell: _Cell) -> Iterable[Cpu]:
 
 
 def _device(device: ShortDevice, short: ShortSnapshot) -> PciDevice:
-    functions = sum(one.parent == device.address for one in short.pci)
     is_physical = device.type == "type-PF"
+    functions = sum(one.parent == device.address for one in short.pci) if is_physical else None
     return PciDevice(
         address=device.address,
         vendor_id=device.vendor_id,
@@ -339,8 +360,8 @@ def _device(device: ShortDevice, short: ShortSnapshot) -> PciDevice:
         type=device.type,
         parent=device.parent,
         parent_ifname=device.parent_ifname,
-        sriov_totalvfs=functions if is_physical else None,
-        sriov_numvfs=functions if is_physical else None,
+        sriov_totalvfs=functions,
+        sriov_numvfs=functions,
         netdevs=() if device.ifname is None else (NetInterface(name=device.ifname),),
     )
 

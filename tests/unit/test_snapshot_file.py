@@ -227,3 +227,29 @@ def test_contradictions_are_told_all_at_once() -> None:
 )
 def test_a_fault_is_told_by_its_path(parts: dict[str, Any], fault: str) -> None:
     assert faults_of_short(**parts)[0].startswith(fault)
+
+
+def test_null_tags_of_a_device_survive() -> None:
+    tags = {"physical_network": None}
+    host = short(pci=[device(PF, tags=tags)])
+    assert [spec.tags for spec in host.config.device_spec] == [MappingProxyType(tags)]
+
+
+def test_tags_count_for_the_device_that_has_them_alone() -> None:
+    """The address of a physical function would stand for its virtual ones too."""
+    pf = device(PF, product_id="1572", type="type-PF", tags={"physical_network": "a"})
+    other = device("af:00.0", product_id="1572", tags={"physical_network": "b"})
+    vfs = [device(f"3b:02.{n}", type="type-VF", parent=PF, tags={"physical_network": f"v{n}"}) for n in range(2)]
+    host = short(pci=[pf, other, *vfs])
+    offered = {
+        str(one.address): next(spec.tags["physical_network"] for spec in host.config.device_spec if spec.matches(one))
+        for one in host.topology.pci
+    }
+    assert offered == {PF: "a", "0000:3b:02.0": "v0", "0000:3b:02.1": "v1", "0000:af:00.0": "b"}
+
+
+def test_devices_that_are_all_alike_are_one_entry() -> None:
+    host = short(pci=[device(f"3b:02.{n}", tags={"physical_network": "a"}) for n in range(8)])
+    assert host.config.device_spec == (
+        DeviceSpec(vendor_id="8086", product_id="154c", tags=MappingProxyType({"physical_network": "a"})),
+    )
