@@ -92,13 +92,9 @@ def _with_memory(request: InstanceRequest, made: Placement, offer: Offer) -> Pla
     """Page size `any` may have fallen back to small pages, which then must be free on the host as a whole too."""
     if request.page_size != "any":
         return made
-    after = take(offer, made)
-    asked_kib = offer.memory_really_kib - after.memory_really_kib
-    if not asked_kib or after.memory_really_kib >= 0:
-        return made
-    return NoFit(
-        reasons=(MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=offer.memory_really_kib),)
-    )
+    asked_kib = offer.memory_really_kib - take(offer, made).memory_really_kib
+    reasons = tuple(_host_memory_reasons(asked_kib, request, offer))
+    return NoFit(reasons=reasons) if reasons else made
 
 
 def _why(
@@ -140,7 +136,8 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
         yield SharedOverRatio(
             guest_cell=None, cell=None, asked=floating, free=offer.floating, limit=offer.floating_limit
         )
-    yield from _host_memory_reasons(request, offer)
+    if _wants_small_pages(request, offer):
+        yield from _host_memory_reasons(request.memory_kib, request, offer)
 
 
 def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
@@ -149,15 +146,16 @@ def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
     return request.emulator_policy == "isolate"
 
 
-def _host_memory_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
+def _wants_small_pages(request: InstanceRequest, offer: Offer) -> bool:
+    return request.page_size in {None, "small", *(room.facts.small_kib for room in offer.cells)}
+
+
+def _host_memory_reasons(asked_kib: int, request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
     """Small-page memory of all cells together: guests without cells have some of it, and of no cell's in the books."""
-    small = {room.facts.small_kib for room in offer.cells}
-    if request.page_size is not None and request.page_size != "small" and request.page_size not in small:
-        return
     free_kib = offer.memory_kib
     if request.cpu_policy == "dedicated":
         free_kib = offer.memory_really_kib
     elif request.cpu_policy == "mixed" or request.page_size is not None:
         free_kib = min(offer.memory_really_kib, offer.memory_kib)
-    if request.memory_kib > free_kib:
-        yield MemoryShort(guest_cell=None, cell=None, asked_kib=request.memory_kib, free_kib=free_kib)
+    if asked_kib > max(free_kib, 0):
+        yield MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=free_kib)

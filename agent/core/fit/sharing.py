@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.needs import Need
@@ -15,6 +17,9 @@ from agent.core.fit.table import cell_reasons
 from agent.core.fit.take import take_cell
 from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.placement import CellPlacement, GivenDevices
+
+STEPS_OF_SERVING = 50
+"""What a look for devices counts beside trying one host cell."""
 
 
 class Shared(NamedTuple):
@@ -30,7 +35,8 @@ def share(
 ) -> Shared | Stopped | None:
     """Try host cells for each guest cell in turn, the largest first, going back where nothing is left.
 
-    Exact as long as `most_steps` last: filling cells with several guest cells is bin packing.
+    Filling cells with several guest cells is bin packing, so `most_steps` bounds it; CPUs and pages of one guest cell
+    are not chosen anew for the sake of another on the same host cell.
     """
     search = _Sharing(request, needs, offer, most_steps)
     first, *others = request.cells
@@ -44,11 +50,12 @@ class _Sharing:
         self._request, self._needs, self._offer = request, needs, offer
         self._most_steps = most_steps
         self._own: int | None = None
+        self._served: dict[CpuSet, tuple[GivenDevices, ...] | None] = {}
         self.steps = 0
 
     def place(self, todo: list[CellRequest], rooms: list[CellOffer], done: dict[int, CellPlacement]) -> Shared | None:
         if not todo:
-            return self._served(done)
+            return self._with_devices(done)
         cell, *others = todo
         for n, room in enumerate(rooms):
             self.steps += 1
@@ -61,13 +68,24 @@ class _Sharing:
                 continue
             made, own = placed
             self._own = own if own is not None else self._own
-            after = [*rooms[:n], take_cell(room, made, own), *rooms[n + 1 :]]
+            after = [*rooms[:n], _less(room, made, own), *rooms[n + 1 :]]
             found = self.place(others, after, {**done, cell.id: made})
             if found is not None:
                 return found
         return None
 
-    def _served(self, done: dict[int, CellPlacement]) -> Shared | None:
+    def _with_devices(self, done: dict[int, CellPlacement]) -> Shared | None:
         cells = tuple(done[cell.id] for cell in self._request.cells)
-        devices = serve(self._needs, self._offer, CpuSet(cell.host_cell for cell in cells))
+        where = CpuSet(cell.host_cell for cell in cells)
+        if where not in self._served:
+            self.steps += STEPS_OF_SERVING
+            self._served[where] = serve(self._needs, self._offer, where)
+        devices = self._served[where]
         return None if devices is None else Shared(cells, devices, self._own)
+
+
+def _less(room: CellOffer, made: CellPlacement, own: int | None) -> CellOffer:
+    """What is left for other cells of the same guest, which may not over-commit the host cell with each other."""
+    is_small = made.page_size_kib == room.facts.small_kib
+    total_kib = room.memory_total_kib - (made.memory_kib if is_small else 0)
+    return msgspec.structs.replace(take_cell(room, made, own), memory_total_kib=total_kib)
