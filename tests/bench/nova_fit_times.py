@@ -28,33 +28,46 @@ class Stopped(BaseException):
 
 
 def measure(told: Plain) -> Plain:
-    """Rounds until there are enough. Each has a guest and pools of its own, made outside of the time."""
-    case = told["case"]
-    CONF.set_override("packing_host_numa_cells_allocation_strategy", case["host"]["pack"], group="compute")
-    host, limits = nova_objects.host_of(case), nova_objects.limits_of(case)
-    requests = nova_objects.requests_of(case).requests
-    pools = nova_objects.pools_of(case, host)
-    spent: list[float] = []
-    fits = None
-    while len(spent) < MOST_ROUNDS and sum(spent) < ENOUGH_S:
-        guest = nova_objects.guest_of(case)
-        if told["is_claim"]:
-            pools = nova_objects.pools_of(case, host)
-        signal.setitimer(signal.ITIMER_PROF, told["stop_s"])
-        try:
-            begun = time.process_time()
-            fitted = hardware.numa_fit_instance_to_host(
-                host, guest, None, limits, pci_requests=requests, pci_stats=pools
-            )
-            fits = fitted is not None
-            if told["is_claim"] and fits:
-                fits = pools.support_requests(requests, None) and bool(pools.consume_requests(requests, fitted.cells))
-            spent.append(time.process_time() - begun)
-        except Stopped:
-            return {"fits": None, "spent_s": [told["stop_s"]]}
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
+    """Rounds until there are enough. The first is bounded; it alone counts when it was long, since the kernel counts
+    CPU time in ticks as long as such a bound is set."""
+    CONF.set_override("packing_host_numa_cells_allocation_strategy", told["case"]["host"]["pack"], group="compute")
+    work = _round(told["case"])
+    signal.setitimer(signal.ITIMER_PROF, told["stop_s"])
+    try:
+        fits, first_s = _timed(work, is_claim=told["is_claim"])
+    except Stopped:
+        return {"fits": None, "spent_s": [told["stop_s"]]}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    spent = [first_s] if first_s > ENOUGH_S else []
+    while not spent or (len(spent) < MOST_ROUNDS and sum(spent) < ENOUGH_S):
+        spent.append(_timed(_round(told["case"]), is_claim=told["is_claim"])[1])
     return {"fits": fits, "spent_s": spent}
+
+
+def _round(case: Plain) -> Plain:
+    """Objects of its own for each round: fitting changes the guest, and a claim the pools."""
+    host = nova_objects.host_of(case)
+    return {
+        "host": host,
+        "guest": nova_objects.guest_of(case),
+        "limits": nova_objects.limits_of(case),
+        "requests": nova_objects.requests_of(case).requests,
+        "pools": nova_objects.pools_of(case, host),
+    }
+
+
+def _timed(work: Plain, *, is_claim: bool) -> tuple[bool, float]:
+    """Whether it fits, and CPU seconds."""
+    pools, requests = work["pools"], work["requests"]
+    begun = time.process_time()
+    fitted = hardware.numa_fit_instance_to_host(
+        work["host"], work["guest"], None, work["limits"], pci_requests=requests, pci_stats=pools
+    )
+    fits = fitted is not None
+    if is_claim and fits:
+        fits = pools.support_requests(requests, None) and bool(pools.consume_requests(requests, fitted.cells))
+    return fits, time.process_time() - begun
 
 
 def stop(_number: int, _frame: object) -> None:
