@@ -13,6 +13,7 @@ from agent.core.arrival import with_guest
 from agent.core.fit.host import HostFacts
 from agent.core.fit.relax import relaxations
 from agent.core.flavor import Faults, Requested, request_of
+from agent.core.group_policy import unchecked
 from agent.core.instance import Instance, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
@@ -57,8 +58,8 @@ def try_fit(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts) -> FitAnswe
     asked = request_of(spec, snapshot.config)
     if isinstance(asked, Faults):
         return asked
-    answer = _answer(asked, snapshot, facts)
-    return answer if answer.fits else _with_relaxations(answer, asked, snapshot, facts)
+    answer = _answer(spec, asked, snapshot, facts)
+    return answer if answer.fits else _with_relaxations(answer, spec, asked, snapshot, facts)
 
 
 def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: int) -> CountAnswer | Faults:
@@ -73,32 +74,35 @@ def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: in
         asked = request_of(guest, snapshot.config)
         if isinstance(asked, Faults):
             return asked
-        answer = _answer(asked, snapshot, facts)
+        answer = _answer(guest, asked, snapshot, facts)
         if answer.placement is not None:
             placements.append(answer.placement)
         elif not placements:
-            answer = _with_relaxations(answer, asked, snapshot, facts)
+            answer = _with_relaxations(answer, guest, asked, snapshot, facts)
         if answer.placement is None or len(placements) >= count:
             return CountAnswer(asked=count, placements=tuple(placements), last=answer)
         snapshot = with_guest(snapshot, guest.instance, answer.placement)
 
 
-def _answer(asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
-    found = admit(asked.request, snapshot, facts)
+def _answer(spec: RequestSpec, asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
+    found = admit(asked.request, snapshot, facts, instance=spec.instance, group=spec.group)
     is_yes = isinstance(found, Admitted)
+    open_question = unchecked(spec.group)
     return FitAnswer(
         fits=is_yes,
         placement=found.placement if isinstance(found, Admitted) else None,
         reasons=() if isinstance(found, Admitted) else found.reasons,
         unknown=asked.unknown,
-        notes=asked.notes,
+        notes=asked.notes if open_question is None else (*asked.notes, open_question),
         epoch=found.epoch,
         generation=found.generation,
     )
 
 
-def _with_relaxations(answer: FitAnswer, asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
-    would_help = relaxations(asked.request, snapshot, facts)
+def _with_relaxations(
+    answer: FitAnswer, spec: RequestSpec, asked: Requested, snapshot: Snapshot, facts: HostFacts
+) -> FitAnswer:
+    would_help = relaxations(asked.request, snapshot, facts, instance=spec.instance, group=spec.group)
     return msgspec.structs.replace(answer, relaxations=would_help.found, untried=would_help.untried)
 
 
