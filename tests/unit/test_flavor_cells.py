@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cpuset import CpuSet
+from agent.core.flavor import Faults
 from agent.core.instance import CellRequest
 from tests.unit.flavor_requests import Words, answer, asked, kinds, requested
 
@@ -71,6 +72,39 @@ def test_cells_by_hand_of_a_guest_without_cells_are_noted() -> None:
 def test_a_number_that_is_left_out_is_not_read_as_fewer_cells() -> None:
     specs = {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "4096", "hw:numa_cpus.2": "0"}
     assert kinds(answer(specs)) == ["cells-incomplete"]
+
+
+@pytest.mark.parametrize("missing", ["numa_cpus.0", "numa_cpus.1", "numa_mem.0", "numa_mem.1"])
+def test_each_cell_by_hand_needs_vcpus_and_memory(missing: str) -> None:
+    specs = {f"hw:{name}": text for name, text in BY_HAND.items() if name != missing}
+    assert kinds(answer({"hw:numa_nodes": "2", **specs})) == ["cells-incomplete"]
+
+
+@pytest.mark.parametrize("nodes", ["1", "3", "4", "5"])
+def test_the_cells_by_hand_are_as_many_as_are_said(nodes: str) -> None:
+    specs = {f"hw:{name}": text for name, text in BY_HAND.items()}
+    made = answer({"hw:numa_nodes": nodes, **specs})
+    assert isinstance(made, Faults)
+    assert [fault.found.partition(", but")[0] for fault in made.faults] == [
+        f"With hw:numa_nodes={nodes} of the flavor, vCPUs and memory of each of {nodes} cells are needed"
+    ]
+    assert made.faults[0].change == (
+        f"Give hw:numa_cpus.N and hw:numa_mem.N for all N from 0 to {int(nodes) - 1}, or change hw:numa_nodes."
+    )
+
+
+@pytest.mark.parametrize(("vcpus", "memory_mb"), [(3, 4096), (4, 4095)])
+def test_even_parts_need_vcpus_and_memory_that_can_be_parted(vcpus: int, memory_mb: int) -> None:
+    assert kinds(answer({"hw:numa_nodes": "2"}, vcpus=vcpus, memory_mb=memory_mb)) == ["cells-uneven"]
+
+
+def test_a_vcpu_that_is_beyond_the_last_or_in_two_cells_is_named() -> None:
+    specs = {"hw:numa_nodes": "2"} | {f"hw:{name}": text for name, text in BY_HAND.items()}
+    made = answer(specs | {"hw:numa_cpus.1": "1,3-4"}), answer(specs | {"hw:numa_cpus.1": "1-3"})
+    assert [fault.found for one in made if isinstance(one, Faults) for fault in one.faults] == [
+        "hw:numa_cpus.1=1,3-4 of the flavor names vCPUs beyond the last, 3, with vcpus=4 of the flavor.",
+        "hw:numa_cpus.0=0,2 of the flavor and hw:numa_cpus.1=1-3 of the flavor both have vCPU 2.",
+    ]
 
 
 def test_every_fault_of_cells_by_hand_is_told() -> None:

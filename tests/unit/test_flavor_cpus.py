@@ -107,6 +107,12 @@ def test_placements_vcpus_make_a_shared_guest_whatever_their_number() -> None:
     made = requested({"resources:VCPU": "2"})
     assert made.request.cpu_policy == "shared"
     assert made.notes == ("resources:VCPU=2 of the flavor does not change how many vCPUs the guest has.",)
+    assert requested({"resources:VCPU": "4"}).notes == ()
+
+
+def test_placements_pcpus_are_not_counted_while_it_is_unclear_how_many_are_due() -> None:
+    assert kinds(answer({"resources:PCPU": "9", "hw:emulator_threads_policy": "x"})) == ["emulator-policy-unknown"]
+    assert kinds(answer({"resources:PCPU": "9"}, vcpus=0)) == ["vcpus-range"]
 
 
 def test_the_realtime_vcpus_of_a_dedicated_guest_are_part_of_the_pinned_ones() -> None:

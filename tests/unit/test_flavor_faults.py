@@ -160,6 +160,30 @@ def test_independent_faults_are_all_told_at_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("vcpus", "memory_mb", "found"),
+    [
+        (1, 1, []),
+        (16383, 2**31 - 1, []),
+        (0, 0, ["vcpus-range", "memory-range"]),
+        (-1, -1, ["vcpus-range", "memory-range"]),
+        (16384, 2**31, ["vcpus-range", "memory-range"]),
+    ],
+)
+def test_sizes_beyond_any_host_are_faults(vcpus: int, memory_mb: int, found: list[str]) -> None:
+    assert kinds(answer(vcpus=vcpus, memory_mb=memory_mb)) == found
+
+
+def test_a_size_of_thousands_of_digits_is_told_in_few() -> None:
+    made = answer(vcpus=2**70000, memory_mb=-(2**64))
+    assert isinstance(made, Faults)
+    assert [fault.found for fault in made.faults] == [
+        "vcpus='2**70000' of the flavor is not between 1 and 16383.",
+        "memory_mb='-2**64' of the flavor is not between 1 and 2147483647 MiB.",
+    ]
+    assert kinds(answer(vcpus=2**63)) == ["vcpus-range"]
+
+
 def test_no_fault_follows_from_another() -> None:
     """With a policy that is no word, nobody knows whether the rest needs pins."""
     specs = {

@@ -28,13 +28,12 @@ class Size(Value, frozen=True, kw_only=True):
 
 
 class ByHand(Value, frozen=True, kw_only=True):
-    """What numbered properties say of cells, by guest cell, and where. is_clean: all of it could be read."""
+    """What numbered properties say of cells, by guest cell, and where: also what could not be read."""
 
     cpus: ReadOnlyMap[int, CpuSet] = MappingProxyType({})
     memory_mb: ReadOnlyMap[int, int] = MappingProxyType({})
     cpus_said: ReadOnlyMap[int, Property] = MappingProxyType({})
     memory_said: ReadOnlyMap[int, Property] = MappingProxyType({})
-    is_clean: bool = True
 
     @property
     def said(self) -> list[Property]:
@@ -53,7 +52,6 @@ def count(reading: Reading) -> int | Unread | None:
 
 def by_hand(reading: Reading) -> ByHand:
     """hw:numa_cpus.N and hw:numa_mem.N, each of flavor or image; text that is none is refused, used or not."""
-    faults = len(reading.faults)
     cpus_said = _one_side(reading, "numa_cpus", "cell-cpus-twice")
     memory_said = _one_side(reading, "numa_mem", "cell-memory-twice")
     cpus = {cell: _cell_cpus(reading, said) for cell, said in cpus_said.items()}
@@ -63,7 +61,6 @@ def by_hand(reading: Reading) -> ByHand:
         memory_mb=MappingProxyType({cell: found for cell, found in memory.items() if found is not UNREAD}),
         cpus_said=MappingProxyType(cpus_said),
         memory_said=MappingProxyType(memory_said),
-        is_clean=len(reading.faults) == faults,
     )
 
 
@@ -74,8 +71,9 @@ def cells(
     nodes = cell_count or 1
     if not hand.said:
         return _even(reading, size, nodes, pinned)
-    is_whole = set(hand.cpus_said) == set(hand.memory_said) == set(range(min(nodes, len(hand.said))))
-    if not is_whole or len(hand.cpus_said) != nodes:
+    # no more cells are wanted than properties are there: the number of cells may be anything
+    wanted = set(range(min(nodes, len(hand.said))))
+    if not wanted == set(hand.cpus_said) == set(hand.memory_said):
         _refuse_incomplete(reading, nodes, hand)
         return ()
     outside = [cell for cell, found in hand.cpus.items() if not _is_within(reading, hand.cpus_said[cell], found, size)]
