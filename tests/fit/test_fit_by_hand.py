@@ -10,6 +10,7 @@ from agent.core.fit.decide import fit
 from agent.core.fit.rules import NoFit
 from agent.core.guest import Sighting
 from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
+from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.placement import Placement
 from tests import builders
 from tests.builders import Node, function, guest, host
@@ -88,3 +89,24 @@ def test_a_first_guest_cell_that_only_floats_still_brings_the_emulators_cpu(poli
     full = checked(mixed, beside(made, guest("a", {0: 1, 1: 2})))
     assert isinstance(full, NoFit)
     assert why.EmulatorCpuShort(guest_cell=0, cell=0, asked=1, free=CpuSet()) in full.reasons
+
+
+def test_a_refusal_counts_no_physical_function_beside_its_virtual_one() -> None:
+    pci = (
+        function("0000:01:00.0", "type-PF", numa=1),
+        function("0000:01:00.1", "type-VF", numa=1, pf="0000:01:00.0"),
+        function("0000:02:00.1", "type-VF", numa=None, pf="0000:02:00.0"),
+    )
+    nodes = {0: Node("0-3", 4096), 1: Node("4-7", 4096)}
+    on = beside(host(nodes, dedicated="0-7", shared="", pci=pci, pci_filter=["*:*:*.*"]))
+    either = PciRequest(
+        id="alias:a1",
+        specs=(PciSpec(device_type="type-PF"), PciSpec(device_type="type-VF")),
+        count=2,
+        numa_policy="required",
+    )
+    answer = checked(asks(1, pci=(either,)), on)
+    assert isinstance(answer, NoFit)
+    (far,) = answer.reasons
+    assert isinstance(far, why.DevicesFar)
+    assert (far.near, dict(far.by_cell), far.elsewhere) == (1, {1: 1}, 1)

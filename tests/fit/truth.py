@@ -200,13 +200,12 @@ def _of_request(
             yield from _differ(free=(reason.free, _most_at_once(free, offer)), short=(True, reason.asked > reason.free))
         case why.DevicesFar():
             near = oracle.usable_for(asked, room, frozenset(reason.cells))
-            by_cell = {
-                cell: sum(1 for n in free if devices[n].cell == cell) for cell in {devices[n].cell for n in free}
-            }
-            elsewhere = by_cell.pop(None, 0)
+            places = {devices[n].cell for n in free}
+            many = {cell: _most_at_once(tuple(n for n in free if devices[n].cell == cell), offer) for cell in places}
+            elsewhere = many.pop(None, 0)
             yield from _differ(policy=(reason.policy, asked.numa_policy), asked=(reason.asked, asked.count))
             yield from _differ(near=(reason.near, _most_at_once(near, offer)), short=(True, reason.near < reason.asked))
-            yield from _differ(by_cell=(dict(reason.by_cell), dict(by_cell)), elsewhere=(reason.elsewhere, elsewhere))
+            yield from _differ(by_cell=(dict(reason.by_cell), many), elsewhere=(reason.elsewhere, elsewhere))
             yield from _differ(enough=(True, _most_at_once(free, offer) >= asked.count))
         case why.SocketsUnknown():
             unknown = {cell.id for cell in offer.facts.cells if cell.socket is None}

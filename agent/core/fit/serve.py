@@ -6,7 +6,7 @@ and bound over the cards of which somebody could take the physical function and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from agent.core.conflicts import Owner
@@ -14,7 +14,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.fit.assign import assign
 from agent.core.fit.host import Offer
 from agent.core.fit.nearness import NOT_ALLOWED, Nearness
-from agent.core.fit.needs import Need, free_by_cell, needs, sockets
+from agent.core.fit.needs import Need, needs, sockets
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
 
@@ -84,16 +84,17 @@ def _short(need: Need, offer: Offer) -> DevicesShort:
     return DevicesShort(
         request=need.request.id,
         asked=need.request.count,
-        free=_most(need, offer),
+        free=_most(need.pools, offer),
         offered=offered.bit_count(),
         holders=_holders(offered & ~offer.devices, offer),
     )
 
 
-def _most(need: Need, offer: Offer) -> int:
-    """Free devices that can be given at once: a physical function counts only where its virtual ones would not do."""
+def _most(numbers: Iterable[int], offer: Offer) -> int:
+    """Free devices of these pools that can be given at once: a physical function counts only where its virtual ones
+    would not do."""
     pools, free = offer.facts.devices.pools, offer.devices
-    some = [pools[n] for n in need.pools if pools[n].devices & free]
+    some = [pools[n] for n in numbers if pools[n].devices & free]
     parts = {pool.family for pool in some if not pool.is_whole}
     return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_whole and pool.family in parts))
 
@@ -112,8 +113,11 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
     on_socket = sockets(offer.facts)
     if request.numa_policy == "socket" and (unknown := [cell for cell in cells if cell not in on_socket]):
         return SocketsUnknown(request=request.id, cells=CpuSet(unknown))
-    counts = free_by_cell(need, offer)
-    nearness = Nearness(offer.facts, cells)
+    nearness, pools = Nearness(offer.facts, cells), offer.facts.devices.pools
+    by_cell: dict[int | None, list[int]] = {}
+    for number in need.pools:
+        by_cell.setdefault(pools[number].first.cell, []).append(number)
+    counts = {cell: many for cell, mine in by_cell.items() if (many := _most(mine, offer))}
     return DevicesFar(
         request=request.id,
         policy=request.numa_policy,
