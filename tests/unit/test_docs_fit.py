@@ -1,0 +1,39 @@
+"""The examples of docs/fit.md are what the agent reads and writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.core.dry_run import FitAnswer
+from agent.formats import request, snapshot_file, wire
+from agent.formats.request import LIMITS
+from agent.formats.short_snapshot import ShortCell, ShortSnapshot
+
+TEXT = (Path(__file__).parents[2] / "docs/fit.md").read_text()
+
+
+def examples() -> list[dict[str, Any]]:
+    """Every JSON object that stands in a block of its own."""
+    blocks = re.findall(r"(?:^    .*\n)+", TEXT, re.MULTILINE)
+    return [json.loads(block) for block in blocks if block.startswith("    {")]
+
+
+def test_the_examples_are_read_as_they_stand() -> None:
+    hosts = [snapshot_file.from_plain(one) for one in examples() if "format" in one]
+    asked = [request.from_plain(one) for one in examples() if "flavor" in one]
+    answers = [wire.from_builtins(one, FitAnswer).fits for one in examples() if "fits" in one]
+    assert len(hosts) + len(asked) + len(answers) == len(examples())
+    assert [host.conflicts for host in hosts] == [()] * 2
+    assert str(hosts[-1].usage.host.dedicated.used) == "1-2,9"
+    assert [(spec.flavor.vcpus, spec.ports[0].physical_network) for spec in asked] == [(4, "physnet0")]
+    assert answers == [True, False]
+
+
+def test_every_field_of_the_forms_is_described() -> None:
+    fields = [field.encode_name for kind in (ShortSnapshot, ShortCell) for field in msgspec.structs.fields(kind)]
+    assert [name for name in (*fields, *LIMITS) if f"`{name}`" not in TEXT and f'"{name}"' not in TEXT] == []
