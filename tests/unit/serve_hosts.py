@@ -134,9 +134,8 @@ def is_allowed(
     if policy == "required":
         return False
     if policy == "socket":
-        if device.cell is None or room.sockets[device.cell] is None:
-            return False
-        return room.sockets[device.cell] in {room.sockets[cell] for cell in cells}
+        known = {cell: socket for cell, socket in enumerate(room.sockets) if cell not in room.bare}
+        return device.cell is not None and known.get(device.cell) in {known.get(cell) for cell in cells} - {None}
     if near_only:
         return False
     return policy == "preferred" or device.cell is None

@@ -8,7 +8,12 @@ one request could take the whole and one (the same or another) a part. Such card
 much of them is free, and of these whoever takes cards as a whole best takes those with the least: so all that is open
 is how many of a kind are taken as a whole. That number is branched on: a flow in which each card may serve both ways is
 a bound from below; where it uses more than there is, one branch allows fewer whole cards and the other takes their
-parts away. The cheapest node without such a double use is the answer.
+parts away. The cheapest node without such a double use is the answer. Nodes where the least loss of the cards that must
+be taken as a whole leaves any set of requests short (`losses`) are not looked at.
+
+To give some cards as a whole so that enough is left of several products is a knapsack, so the number of nodes has no
+good bound; guests that ask for a few cards take a handful. After MOST_COMPARED nodes the first answer is taken instead
+of the nearest. Whether there is an answer stays exact.
 """
 
 from __future__ import annotations
@@ -20,36 +25,14 @@ from typing import NamedTuple
 
 from agent.core.fit.flow import Shares, cheapest
 from agent.core.fit.host import Offer
+from agent.core.fit.losses import Losses
 from agent.core.fit.market import Card, Deck, Market, Stock, Wanted
 from agent.core.fit.nearness import NOT_ALLOWED, Nearness
 from agent.core.fit.needs import Need, in_one_market
+from agent.core.fit.shop import Kind, Prices, Shelf, Shop
 
-Prices = tuple[int, ...]
-"""What a device costs each need; NOT_ALLOWED where it may not have it."""
-
-
-class Shelf(NamedTuple):
-    """Stocks of equal prices that exclude nothing that somebody may have."""
-
-    prices: Prices
-    many: int
-    stocks: tuple[tuple[Stock, ...], ...]
-
-
-class Kind(NamedTuple):
-    """Cards of equal prices that are alike but for how much of them is free, smallest first. prices: of the whole, then
-    of each part. rest[part][n]: free devices of that part in all cards but the first n."""
-
-    prices: tuple[Prices, ...]
-    cards: tuple[Card, ...]
-    rest: tuple[tuple[int, ...], ...]
-
-
-class Shop(NamedTuple):
-    """What the needs may have, at what price."""
-
-    shelves: tuple[Shelf, ...]
-    kinds: tuple[Kind, ...]
+MOST_COMPARED = 64
+"""Nodes from which on an answer is worth more than the nearest one."""
 
 
 class Plan(NamedTuple):
@@ -145,19 +128,27 @@ def _best(amounts: Sequence[int], shop: Shop) -> Plan | None:
         for taker in range(len(amounts))
     ]
     on_shelves = [shelf.many for shelf in shop.shelves]
-    order = itertools.count()
-    open_nodes: list[tuple[int, int, Plan]] = []
+    losses = Losses(amounts, shop)
+    # of equal nodes the last comes first, so that an answer is not looked for on all levels at once
+    order = itertools.count(0, -1)
+    nodes: list[tuple[int, int, Plan]] = []
 
     def look(least: tuple[int, ...], most: tuple[int, ...]) -> None:
+        if not losses.are_bearable(least, most):
+            return
         stocks = [*on_shelves]
         for kind, low, high in zip(shop.kinds, least, most, strict=True):
             stocks += [high, *(rest[low] for rest in kind.rest)]
         if (found := cheapest(amounts, stocks, costs)) is not None:
-            heapq.heappush(open_nodes, (found[0], next(order), Plan(found[1], least, most)))
+            nodes.append((found[0], next(order), Plan(found[1], least, most)))
 
     look((0,) * len(shop.kinds), tuple(len(kind.cards) for kind in shop.kinds))
-    while open_nodes:
-        plan = heapq.heappop(open_nodes)[2]
+    for compared in itertools.count():
+        if not nodes:
+            return None
+        if compared <= MOST_COMPARED:
+            nodes.sort(reverse=True)
+        plan = nodes.pop()[2]
         double = _used_twice(shop, plan)
         if double is None:
             return plan
