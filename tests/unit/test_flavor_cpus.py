@@ -127,7 +127,12 @@ def test_the_realtime_vcpus_of_a_mixed_guest_are_the_pinned_ones() -> None:
 
 def test_the_images_realtime_mask_stands_above_the_flavors() -> None:
     specs = DEDICATED | {"hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"}
-    assert asked(specs, {"hw_cpu_realtime_mask": "3"}).realtime == cpus("3")
+    made = requested(specs, {"hw_cpu_realtime_mask": "3"})
+    assert made.request.realtime == cpus("3")
+    assert made.notes == ("hw_cpu_realtime_mask=3 of the image stands above hw:cpu_realtime_mask=^0 of the flavor.",)
+    assert requested(specs, {"hw_cpu_realtime_mask": "^0"}).notes == ()
+    del specs["hw:cpu_realtime_mask"]
+    assert requested(specs, {"hw_cpu_realtime_mask": "3"}).notes == ()
 
 
 @pytest.mark.parametrize("policy", ["share", "isolate"])

@@ -133,6 +133,10 @@ def test_flavor_and_image_stand_above_an_alias(specs: Words, properties: Words, 
     assert (made.numa_policy, made.policy_source) == found
 
 
+def test_an_unknown_policy_does_not_contradict_a_known_one() -> None:
+    assert kinds(answer({POLICY: "near"}, {IMAGE_POLICY: "socket"})) == ["pci-policy-unknown"]
+
+
 def test_a_policy_for_no_device_is_noted() -> None:
     assert requested({POLICY: "required"}).notes == (
         "The policy required of the flavor for devices has no effect: it is for none.",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cpuset import CpuSet
-from agent.core.flavor import FaultKind, Faults, Requested, request_of
+from agent.core.flavor import FaultKind, Faults, Property, Requested, request_of
 from agent.core.host_config import HostConfig
 from agent.core.instance import Flavor, Image, Instance, Port, RequestSpec
 from agent.core.words import brief
@@ -200,6 +200,7 @@ def test_no_fault_follows_from_another() -> None:
 def test_one_fault_names_all_aliases_that_the_host_lacks_and_those_that_it_has() -> None:
     made = answer({"pci_passthrough:alias": "fpga:1,gpu:1,tpu:2,x,y"})
     assert isinstance(made, Faults)
+    assert made.faults[1].properties[1] == Property(name="[pci] alias", value="gpu, nic", where="config")
     text = "pci_passthrough:alias=fpga:1,gpu:1,tpu:2,x,y of the flavor"
     assert [fault.found for fault in made.faults] == [
         f"{text} has 'x', 'y', which is not NAME:COUNT.",

@@ -40,8 +40,8 @@ def realtime_mask(reading: Reading, vcpus: int | Unread, emulator: EmulatorPolic
         mask = _mask(reading, said, vcpus, "realtime-list", "realtime-range")
     if mask is UNREAD or vcpus is UNREAD:
         return UNREAD
-    if not mask:
-        return _refuse_empty(reading, said or not_said("cpu_realtime_mask"), vcpus)
+    if said is not None and not mask:
+        return _refuse_empty(reading, said, vcpus)
     if len(mask) == vcpus and emulator is None:
         return _refuse_whole(reading, said, vcpus)
     return mask
