@@ -163,19 +163,21 @@ def _devices(pick: Pick, cells: Sequence[int]) -> tuple[PciDevice, ...]:
     """Some cards: physical functions with virtual ones, virtual ones alone, plain functions; some without a cell."""
     made: list[PciDevice] = []
     for bus in range(pick((3, 2, 2, 1, 0))):
-        cell, product = pick((*cells, None)), pick(("10fb", "10ed"))
+        cell, product, serial = pick((*cells, None)), pick(("10fb", "10ed")), pick((None, "S1"))
         kind = pick(("plain", "card", "card", "virtual", "vdpa"))
         if kind == "plain":
-            made.append(_function(bus, 0, cell, product, "type-PCI"))
+            made.append(_function(bus, 0, cell, product, "type-PCI", serial=serial))
             continue
         if kind != "virtual":
-            made.append(_function(bus, 0, cell, "10fb", "type-PF"))
+            made.append(_function(bus, 0, cell, "10fb", "type-PF", serial=serial))
         virtual: DeviceType = "vdpa" if kind == "vdpa" else "type-VF"
-        made.extend(_function(bus, number, cell, product, virtual) for number in range(1, pick((2, 3))))
+        made.extend(_function(bus, number, cell, product, virtual, serial=serial) for number in range(1, pick((2, 3))))
     return tuple(made)
 
 
-def _function(bus: int, number: int, cell: int | None, product: str, type_: DeviceType) -> PciDevice:
+def _function(
+    bus: int, number: int, cell: int | None, product: str, type_: DeviceType, *, serial: str | None
+) -> PciDevice:
     is_virtual = type_ in {"type-VF", "vdpa"}
     return PciDevice(
         address=PciAddress(0, bus, 0, number),
@@ -187,6 +189,7 @@ def _function(bus: int, number: int, cell: int | None, product: str, type_: Devi
         parent=PciAddress(0, bus, 0, 0) if is_virtual else None,
         parent_ifname=f"eth{bus}" if is_virtual else None,
         vdpa=(f"vdpa{bus}{number}",) if type_ == "vdpa" else (),
+        serial=serial,
     )
 
 
