@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import heapq
 import re
 import string
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
@@ -99,6 +101,15 @@ class DeviceSpec(Value, frozen=True, kw_only=True):
         return self.devname is None or self.devname in {device.parent_ifname, *(net.name for net in device.netdevs)}
 
     @property
+    def one_address(self) -> PciAddress | None:
+        """The only address that this can match besides those of virtual functions of it; None when it leaves any part
+        open."""
+        try:
+            return None if self.address is None else PciAddress.parse(self.address)
+        except ValueError:
+            return None
+
+    @property
     def _names_one_address(self) -> bool:
         parts = re.split("[:.]", self.address) if self.address else self.pattern.parts if self.pattern else ()
         return all(set(part) <= set(string.hexdigits) for part in parts)
@@ -114,9 +125,8 @@ class AcceptRule(Value, frozen=True, kw_only=True):
 class HostConfig(Value, frozen=True, kw_only=True):
     """dedicated, shared: None when the option is not set. Neither set is nova's legacy mode: both are then all usable
     CPUs and what only makes sense with a split is not reported; both the same (vcpu_pin_set) is that mode on fewer
-    CPUs. device_spec empty: no filter is configured. pack_cells: guests
-    go to the cells with the least that is free, not the most. share_cells: several cells of one guest may go to one
-    cell of the host."""
+    CPUs. device_spec empty: no filter is configured. pack_cells: guests go to the cells with the least that is free,
+    not the most. share_cells: several cells of one guest may go to one cell of the host."""
 
     dedicated: CpuSet | None = None
     shared: CpuSet | None = None
@@ -140,12 +150,36 @@ class HostConfig(Value, frozen=True, kw_only=True):
         """Pinned and floating guests have CPUs of their own."""
         return self.dedicated != self.shared
 
+    def offering(self) -> SpecIndex:
+        """For looking up many devices."""
+        return SpecIndex(self.device_spec)
+
+
+class SpecIndex:
+    """Which entry of device_spec offers a device. Entries that name one address are found by it, so that thousands of
+    them cost no more than one."""
+
+    def __init__(self, specs: Sequence[DeviceSpec]) -> None:
+        self._by_address: dict[PciAddress, list[tuple[int, DeviceSpec]]] = {}
+        self._others: list[tuple[int, DeviceSpec]] = []
+        for place, spec in enumerate(specs):
+            address = spec.one_address
+            where = self._others if address is None else self._by_address.setdefault(address, [])
+            where.append((place, spec))
+
     def spec_of(self, device: PciDevice, parent: PciDevice | None = None) -> DeviceSpec | None:
-        """The first entry of device_spec that offers the device, as in nova; None when none does.
+        """The first entry that matches and can mean the device, as in nova; None when none does.
 
         parent: the device's physical function, when it is a virtual one.
         """
-        for spec in self.device_spec:
+        named = self._by_address.get(device.address, [])
+        if device.parent is not None:
+            named = [*named, *self._by_address.get(device.parent, [])]
+        for _, spec in heapq.merge(sorted(named, key=_place), self._others, key=_place):
             if spec.matches(device) and spec.flaw(device, parent) is None:
                 return spec
         return None
+
+
+def _place(entry: tuple[int, DeviceSpec]) -> int:
+    return entry[0]

@@ -77,12 +77,13 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
     for n, parent in parents.items():
         relatives[n] = relatives.get(n, 0) | 1 << parent
         relatives[parent] = relatives.get(parent, 0) | 1 << n
+    offering = config.offering()
     pools: dict[object, Pool] = {}
     devices: dict[object, int] = {}
     alike: dict[object, list[int]] = {}
     for n, device in enumerate(topology.pci):
         family = parents.get(n, n) if n in relatives else None
-        spec = config.spec_of(device, None if family is None else topology.pci[family])
+        spec = offering.spec_of(device, None if family is None else topology.pci[family])
         if spec is not None:
             kind = _kind(device, spec)
             key = (kind, device.cell, device.parent or device.address)

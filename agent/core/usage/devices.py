@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agent.core import advice
 from agent.core.conflicts import Conflict, Resource, Severity, conflict
 from agent.core.holds import GuestHolds
-from agent.core.host_config import HostConfig
+from agent.core.host_config import HostConfig, SpecIndex
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
 from agent.core.usage.rows import DeviceUsage, MdevUsage
@@ -50,11 +50,12 @@ def device_books(guests: Iterable[GuestHolds], topology: HostTopology) -> Device
 def device_rows(books: DeviceBooks, config: HostConfig) -> tuple[DeviceUsage, ...]:
     """Every function that the configuration offers or that a guest names; without a filter all but bridges."""
     rows = []
+    offering = config.offering() if config.device_spec else None
     for address in sorted(books.devices.keys() | books.holders.keys()):
         device = books.devices.get(address)
         if device is None:
             rows.append(_absent_row(address, books.holders[address]))
-        elif (offered := _is_offered(device, config)) or address in books.holders:
+        elif (offered := _is_offered(device, books, offering)) or address in books.holders:
             rows.append(_row(device, books, offered=offered))
     return tuple(rows)
 
@@ -98,10 +99,11 @@ def device_conflicts(books: DeviceBooks, topology: HostTopology) -> Iterator[Con
             yield _missing(resource, guests, f"mediated device {uuid} does not exist (they are gone after a reboot)")
 
 
-def _is_offered(device: PciDevice, config: HostConfig) -> bool:
-    if not config.device_spec:
+def _is_offered(device: PciDevice, books: DeviceBooks, offering: SpecIndex | None) -> bool:
+    if offering is None:
         return not device.class_code.startswith(BRIDGE_CLASS)
-    return any(spec.matches(device) for spec in config.device_spec)
+    parent = None if device.parent is None else books.devices.get(device.parent)
+    return offering.spec_of(device, parent) is not None
 
 
 def _row(device: PciDevice, books: DeviceBooks, *, offered: bool) -> DeviceUsage:
