@@ -36,16 +36,25 @@ KIB = 1024
 _FOUR_DIGITS = re.compile(r"[0-9a-f]{4}")
 
 
+class ShortPool(Value, frozen=True, kw_only=True):
+    """Huge pages of one size, as agentctl topology tells them. free: all, unless told."""
+
+    size_kib: int
+    total: int
+    free: int | None = None
+
+
 class ShortCell(Value, frozen=True, kw_only=True):
     """One NUMA cell. siblings: one list for each core that has several CPUs. memory_mb: huge pages included. pages,
-    used_pages: how many, by size in KiB. socket: its own unless told. l3: one list for each cache that is shared.
-    dedicated, shared, pinned, used_memory_mb: of this cell, added to those of the host."""
+    used_pages: how many, by size in KiB; pages may be a list of pools too, whose free ones tell what is used. socket:
+    its own unless told. l3: one list for each cache that is shared. dedicated, shared, pinned, used_memory_mb: of this
+    cell, added to those of the host."""
 
     id: int
     cpus: CpuList = ""
     siblings: tuple[CpuList, ...] = ()
     memory_mb: int = 0
-    pages: ReadOnlyMap[int, int] = MappingProxyType({})
+    pages: dict[int, int] | tuple[ShortPool, ...] = ()
     used_pages: ReadOnlyMap[int, int] = MappingProxyType({})
     socket: int | None = None
     distances: ReadOnlyMap[int, int] = MappingProxyType({})
@@ -54,6 +63,17 @@ class ShortCell(Value, frozen=True, kw_only=True):
     shared: CpuList | None = None
     pinned: CpuList = ""
     used_memory_mb: int = 0
+
+    def by_size(self) -> dict[int, int]:
+        """Pages by size."""
+        return self.pages if isinstance(self.pages, dict) else {pool.size_kib: pool.total for pool in self.pages}
+
+    def used_by_size(self) -> dict[int, int]:
+        """Pages that are used, by size."""
+        if isinstance(self.pages, dict):
+            return dict(self.used_pages)
+        told = {pool.size_kib: pool.total - pool.free for pool in self.pages if pool.free is not None}
+        return {**told, **self.used_pages}
 
 
 class ShortDevice(Value, frozen=True, kw_only=True):
@@ -156,8 +176,8 @@ class _Reader:
         lone = cpus - CpuSet(cpu for core in cores for cpu in core)
         every = sorted((*cores, *(CpuSet((cpu,)) for cpu in lone)), key=lambda core: core.lowest)
         caches = self._groups(cell.l3, f"{path}.l3", cpus)
-        for size_kib, used in cell.used_pages.items():
-            if used > cell.pages.get(size_kib, 0):
+        for size_kib, used in cell.used_by_size().items():
+            if not 0 <= used <= cell.by_size().get(size_kib, 0):
                 self.faults.append(f"{under(f'{path}.used_pages', str(size_kib))}: more than there are")
         return _Cell(cell, cpus, tuple(every), caches, cell.used_memory_mb + used_mb)
 
@@ -222,7 +242,7 @@ class _Reader:
             yield f"cells[{n}].id", cell.id, 0, HIGHEST_ID - 1
             yield f"cells[{n}].memory_mb", cell.memory_mb, 0, MOST_MB
             yield f"cells[{n}].used_memory_mb", cell.used_memory_mb, 0, MOST_MB
-            for name, sizes in (("pages", cell.pages), ("used_pages", cell.used_pages)):
+            for name, sizes in (("pages", cell.by_size()), ("used_pages", cell.used_pages)):
                 yield from ((f"cells[{n}].{name}", size_kib, 1, MOST_MB) for size_kib in sizes)
                 yield from ((f"cells[{n}].{name}", count, 0, MOST_MB) for count in sizes.values())
         yield from (("used_memory_mb", mb, 0, MOST_MB) for mb in ([used] if isinstance(used, int) else used.values()))
@@ -334,7 +354,7 @@ def _host_cell(cell: _Cell) -> HostCell:
         cpus=cell.cpus,
         memory_kib=short.memory_mb * KIB,
         pages=tuple(
-            PagePool(size_kib=size_kib, total=total, free=total) for size_kib, total in sorted(short.pages.items())
+            PagePool(size_kib=size_kib, total=total, free=total) for size_kib, total in sorted(short.by_size().items())
         ),
         distances=short.distances,
     )
@@ -375,7 +395,7 @@ def _bound(short: ShortSnapshot, host: _Host) -> Placement:
         pins = {first_vcpu + n: cpu for n, cpu in enumerate(cpus)}
         first_vcpu += len(pins)
         memory = {short.page_size_kib: cell.used_mb * KIB}
-        memory |= {size_kib: size_kib * count for size_kib, count in cell.short.used_pages.items()}
+        memory |= {size_kib: size_kib * count for size_kib, count in cell.short.used_by_size().items()}
         for n, (size_kib, memory_kib) in enumerate(memory.items()):
             has_pins = n == 0 and bool(pins)
             if has_pins or memory_kib:

@@ -141,6 +141,15 @@ def test_what_is_taken_is_held_by_a_guest_named_so() -> None:
     assert host.conflicts == ()
 
 
+def test_pages_may_be_told_as_agentctl_topology_tells_them() -> None:
+    pools = [{"size_kib": 2048, "total": 100, "free": 60}, {"size_kib": 1048576, "total": 2}]
+    (cell,) = short(cells=[{**CELL, "memory_mb": 8192, "pages": pools}]).usage.cells
+    assert [(page.size_kib, page.total, page.used) for page in cell.pages] == [(2048, 100, 40), (1048576, 2, 0)]
+    assert faults_of_short(
+        cells=[{**CELL, "memory_mb": 8192, "pages": [{"size_kib": 2048, "total": 1, "free": 2}]}]
+    ) == ('cells[0].used_pages["2048"]: more than there are',)
+
+
 def test_what_is_used_by_guests_without_cells_counts_at_the_host_alone() -> None:
     host = short(used_memory_mb=100, used_vcpus=3)
     assert host.usage.host.memory_kib.used == 100 * 1024
