@@ -151,14 +151,15 @@ def test_a_guest_that_is_only_thought_of_takes_as_much() -> None:
     """Of huge pages too, where another process has some: they are not the guest's then."""
     found = {}
     for seed, case, given, _ in arrivals():
-        after = with_guest(_picture(case.host), Instance(uuid=uuid_of("new"), name="new"), given)
+        after = with_guest(picture(case.host), Instance(uuid=uuid_of("new"), name="new"), given)
         facts = host_facts(after.topology, after.config)
         left = offer(facts, after.usage, case.host.offer().uncertain)
         found[seed] = differences(case.host.offer(), left, given)
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 
 
-def _picture(before: Host) -> Snapshot:
+def picture(before: Host) -> Snapshot:
+    """The host as an agent that has looked at it has it."""
     empty = first(Identity(agent_id="agent", boot_id="boot", epoch=1), before.config)
     ledger = ledger_of(*map(running, before.guests))
     return configured(msgspec.structs.replace(empty, topology=before.topology, ledger=ledger), before.config)
