@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -27,6 +28,7 @@ from agent.core.relaxation import (
 )
 from tests.fit import oracle
 from tests.fit.guests import Case, seeded
+from tests.fit.hosts import Host
 from tests.fit.rules import Room
 from tests.fit.test_arrival import picture
 from tests.fit.test_fit_properties import SEEDS
@@ -49,13 +51,31 @@ def helps(change: Relaxation, case: Case) -> bool:
         case MoreFree():
             return oracle.possible(request, Room(with_more(room.offer, change), room.devices), how)
         case GuestsLeave():
-            gone = {one.uuid for one in change.guests}
-            left = case.host._replace(guests=tuple(one for one in case.host.guests if one.uuid not in gone))
+            left = without(case.host, {one.uuid for one in change.guests})
             return oracle.possible(request, left.room(), how)
         case ShareCells():
             return oracle.possible(request, room, replace(how, share_cells=True))
         case _:
             return oracle.possible(asked_otherwise(request, change), room, how)
+
+
+def without(host: Host, gone: set[str]) -> Host:
+    """The host once these guests have ended and the kernel has their huge pages back."""
+    holds = host.folded().holds
+    back = Counter[tuple[int | None, int]]()
+    for page in (page for uuid in gone for page in holds[uuid].pages):
+        back[page.cell, page.size_kib] += page.count
+    cells = tuple(
+        replace(
+            cell,
+            pages=tuple(
+                replace(pool, free=min(pool.total, pool.free + back[cell.id, pool.size_kib])) for pool in cell.pages
+            ),
+        )
+        for cell in host.topology.cells
+    )
+    guests = tuple(one for one in host.guests if one.uuid not in gone)
+    return host._replace(topology=replace(host.topology, cells=cells), guests=guests)
 
 
 def with_more(before: Offer, change: MoreFree) -> Offer:
@@ -110,9 +130,8 @@ def asked_otherwise(request: InstanceRequest, change: Relaxation) -> InstanceReq
         case OtherPageSize():
             return replace(request, page_size=change.page_size)
         case LessMemory():
-            return with_cells(
-                request, (replace(c, memory_kib=_part(c, change, request)) for c in request.cells), change
-            )
+            cells = (replace(cell, memory_kib=_part(cell, change, request)) for cell in request.cells)
+            return replace(request, cells=tuple(cells), memory_kib=change.memory_kib)
         case OtherCells():
             return replace(request, cells=tuple(_spread(request, change.count)))
         case _:
