@@ -32,9 +32,11 @@ deep_interval = {24 * 3600}
 START = """
 export PYTHONPATH=/cargo:/cargo/site-packages
 printf %s "$1" > /tmp/agent.conf
-exec setsid python3 -m agent.service --config-file /tmp/agent.conf --state-path /tmp/state --socket-dir /tmp/sock \
+setsid python3 -m agent.service --config-file /tmp/agent.conf --state-path /tmp/state --socket-dir /tmp/sock \
     > /tmp/log 2>&1 &
+echo $! > /tmp/pid
 """
+LIVES = 'test -d "/proc/$(cat /tmp/pid)"'
 
 
 class Machine:
@@ -79,7 +81,10 @@ class Agent:
     def start(self) -> None:
         """Start it and wait until it is ready."""
         self.machine.shell(START, CONFIG)
-        wait_until(self._is_ready, "the daemon to be ready", BOUND_S)
+        try:
+            wait_until(self._is_ready, "the daemon to be ready", BOUND_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; log:\n{self.log()}") from error
 
     def get(self, path: str, kind: type[T]) -> T:
         """A result of its local API."""
@@ -110,5 +115,6 @@ class Agent:
         return f"udev event {event} " in self.log()[begin:]
 
     def _is_ready(self) -> bool:
+        self.machine.shell(f"{LIVES} || {{ cat /tmp/log; false; }}")
         answer = self.machine.shell("curl -sf --unix-socket /tmp/sock/agent-ro.sock http://agent/readyz || true")
         return answer.strip() == "ok"
