@@ -6,7 +6,7 @@ import fnmatch
 import heapq
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
@@ -172,13 +172,19 @@ class SpecIndex:
 
         parent: the device's physical function, when it is a virtual one.
         """
+        return next((spec for spec in self._matching(device) if spec.flaw(device, parent) is None), None)
+
+    def flaw_of(self, device: PciDevice, parent: PciDevice | None = None) -> str | None:
+        """Why the first entry that matches cannot mean the device; None when it can or when none matches."""
+        return next((spec.flaw(device, parent) for spec in self._matching(device)), None)
+
+    def _matching(self, device: PciDevice) -> Iterator[DeviceSpec]:
         named = self._by_address.get(device.address, [])
         if device.parent is not None:
             named = [*named, *self._by_address.get(device.parent, [])]
         for _, spec in heapq.merge(sorted(named, key=_place), self._others, key=_place):
-            if spec.matches(device) and spec.flaw(device, parent) is None:
-                return spec
-        return None
+            if spec.matches(device):
+                yield spec
 
 
 def _place(entry: tuple[int, DeviceSpec]) -> int:

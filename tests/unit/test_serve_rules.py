@@ -308,3 +308,12 @@ def test_a_need_says_where_its_devices_are() -> None:
         "legacy": (True, {0: 2, 2: 1, 3: 1}, 1),
         "preferred": (False, {0: 2, 2: 1, 3: 1}, 5),
     }
+
+
+def test_entries_that_say_the_same_make_one_pool_of_a_card() -> None:
+    card = nic(1, 0, 3)
+    each = tuple(DeviceSpec(address=vf(1, n)) for n in range(3))
+    other = DeviceSpec(address=vf(1, 2), tags=MappingProxyType({"physical_network": "a"}))
+    assert [pool.devices for pool in Room(devices=card, spec=each).offer().facts.devices.pools] == [0b1110]
+    devices = Room(devices=card, spec=(*each[:2], other)).offer().facts.devices
+    assert ([pool.devices for pool in devices.pools], devices.alike) == ([0b0110, 0b1000], ((0,), (1,)))

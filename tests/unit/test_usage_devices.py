@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import msgspec
 import pytest
 
 from agent.core.conflicts import Conflict
 from agent.core.guest import DomainState, GuestDevice, Sighting
+from agent.core.host_config import DeviceSpec
 from agent.core.pci import MediatedDevice, NetInterface, PciAddress
 from agent.core.usage import DeviceUsage, Usage
-from tests.builders import function, guest, h8
+from tests.builders import configured, function, guest, h8
 
 PF, VF0, VF1 = "0000:3b:00.0", "0000:3b:02.0", "0000:3b:02.1"
 CARD = (function(PF, "type-PF"), function(VF0, "type-VF", pf=PF), function(VF1, "type-VF", pf=PF))
@@ -181,3 +184,32 @@ def test_a_missing_mediated_device_is_an_error_for_a_running_guest() -> None:
     row = _only(h8().conflicts(guest("a", mdev=VGPU)))
     assert (row.id, row.severity) == (f"device-missing:mdev:{VGPU}", "error")
     assert f"mediated device {VGPU} does not exist" in row.cause
+
+
+def test_a_device_that_an_entry_names_but_cannot_mean_is_a_row_that_says_why() -> None:
+    remote = DeviceSpec(vendor_id="8086", tags=MappingProxyType({"remote_managed": "true"}))
+    made = configured(h8(pci=(*CARD, function(NIC))), device_spec=(remote,))
+    rows = _rows(made.usage())
+    assert {address: (row.offered, row.free) for address, row in rows.items()} == dict.fromkeys(
+        (PF, VF0, VF1, NIC), (False, False)
+    )
+    assert rows[PF].remark == "not offered: device_spec says remote_managed, which a physical function cannot be"
+    assert rows[VF0].remark == (
+        "not offered: device_spec says remote_managed, which takes a card that tells its serial number"
+    )
+
+
+def test_the_serial_number_of_the_card_is_that_of_its_virtual_functions() -> None:
+    remote = DeviceSpec(vendor_id="8086", tags=MappingProxyType({"remote_managed": "true"}))
+    card = (msgspec.structs.replace(CARD[0], serial="X1"), *CARD[1:])
+    rows = _rows(configured(h8(pci=card), device_spec=(remote,)).usage())
+    assert {address: row.free for address, row in rows.items()} == {PF: False, VF0: True, VF1: True}
+
+
+def test_a_virtual_function_is_not_for_one_use() -> None:
+    once = DeviceSpec(vendor_id="8086", one_time_use=True)
+    rows = _rows(configured(h8(pci=(*CARD[1:], function(NIC))), device_spec=(once,)).usage())
+    assert {address: row.free for address, row in rows.items()} == {VF0: False, VF1: False, NIC: True}
+    assert rows[VF0].remark == (
+        "not offered: device_spec says one_time_use, which is for type-PCI and type-PF; this is type-VF"
+    )

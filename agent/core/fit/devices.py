@@ -24,7 +24,8 @@ _OF_CARDS = frozenset({"type-PF", "type-VF", "vdpa"})
 class Pool(Value, frozen=True, kw_only=True):
     """Offered functions that are alike in all that a request can ask about and have the same physical function.
 
-    first: one of them, for all to be read from. spec: the entry of [pci] device_spec that offers them. devices: bit n
+    first: one of them, for all to be read from. spec: the entry of [pci] device_spec that offers it; that of the others
+    says the same of what they are good for. devices: bit n
     for device n of the facts. family: number of the physical function, their own or their parent's; None where nothing
     is ruled out by giving one of them away. is_whole: it is that physical function. tags: what requests are compared
     with, in lower case. resource_class, traits: as Placement would know them. interfaces: of its physical function.
@@ -101,7 +102,10 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
 
 
 def _kind(device: PciDevice, spec: DeviceSpec) -> object:
-    return (device.vendor_id, device.product_id, device.type, id(spec), *_interfaces(device))
+    """Equal for functions that no request can tell apart but by where they are, whichever entries offer them."""
+    good_for = (spec.managed, spec.live_migratable, spec.one_time_use, spec.resource_class, spec.traits)
+    name = (device.vendor_id, device.product_id, device.type, _interfaces(device))
+    return (name, good_for, frozenset(spec.tags.items()))
 
 
 def _interfaces(device: PciDevice) -> tuple[str, ...]:

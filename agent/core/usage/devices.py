@@ -48,15 +48,18 @@ def device_books(guests: Iterable[GuestHolds], topology: HostTopology) -> Device
 
 
 def device_rows(books: DeviceBooks, config: HostConfig) -> tuple[DeviceUsage, ...]:
-    """Every function that the configuration offers or that a guest names; without a filter all but bridges."""
+    """Every function that the configuration names or that a guest does; without a filter all but bridges."""
     rows = []
     offering = config.offering() if config.device_spec else None
     for address in sorted(books.devices.keys() | books.holders.keys()):
         device = books.devices.get(address)
         if device is None:
             rows.append(_absent_row(address, books.holders[address]))
-        elif (offered := _is_offered(device, books, offering)) or address in books.holders:
-            rows.append(_row(device, books, offered=offered))
+            continue
+        offered = _is_offered(device, books, offering)
+        flaw = None if offered or offering is None else offering.flaw_of(device, _parent(device, books))
+        if offered or flaw or address in books.holders:
+            rows.append(_row(device, books, offered=offered, flaw=flaw))
     return tuple(rows)
 
 
@@ -102,13 +105,16 @@ def device_conflicts(books: DeviceBooks, topology: HostTopology) -> Iterator[Con
 def _is_offered(device: PciDevice, books: DeviceBooks, offering: SpecIndex | None) -> bool:
     if offering is None:
         return not device.class_code.startswith(BRIDGE_CLASS)
-    parent = None if device.parent is None else books.devices.get(device.parent)
-    return offering.spec_of(device, parent) is not None
+    return offering.spec_of(device, _parent(device, books)) is not None
 
 
-def _row(device: PciDevice, books: DeviceBooks, *, offered: bool) -> DeviceUsage:
+def _parent(device: PciDevice, books: DeviceBooks) -> PciDevice | None:
+    return None if device.parent is None else books.devices.get(device.parent)
+
+
+def _row(device: PciDevice, books: DeviceBooks, *, offered: bool, flaw: str | None) -> DeviceUsage:
     holders = books.holders.get(device.address, [])
-    remark = _remark(device, books, holders, offered=offered)
+    remark = f"not offered: {flaw}" if flaw else _remark(device, books, holders, offered=offered)
     return DeviceUsage(
         address=device.address,
         type=device.type,
