@@ -68,9 +68,7 @@ def without(host: Host, gone: set[str]) -> Host:
     cells = tuple(
         replace(
             cell,
-            pages=tuple(
-                replace(pool, free=min(pool.total, pool.free + back[cell.id, pool.size_kib])) for pool in cell.pages
-            ),
+            pages=tuple(replace(pool, free=pool.free + back[cell.id, pool.size_kib]) for pool in cell.pages),
         )
         for cell in host.topology.cells
     )
