@@ -174,3 +174,16 @@ def test_encryption_stands_above_memory_that_is_said_not_to_be_locked() -> None:
     made = requested(specs, {"hw_firmware_type": "uefi"})
     assert made.request.memory_locked
     assert "hw:locked_memory=false of the flavor gives way to memory encryption, which locks it." in made.notes
+
+
+@pytest.mark.parametrize(
+    ("specs", "properties", "found"),
+    [
+        ({"hw:locked_memory": "true"}, {"hw_locked_memory": "true"}, "hw:locked_memory=true of the flavor"),
+        ({}, {"hw_locked_memory": "true"}, "hw_locked_memory=true of the image"),
+    ],
+)
+def test_locked_memory_without_a_page_size_names_who_asks(specs: Words, properties: Words, found: str) -> None:
+    made = answer(specs, properties)
+    assert isinstance(made, Faults)
+    assert [str(one) for one in made.faults[0].properties] == [found, "no hw:mem_page_size of the flavor"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cpuset import CpuSet
+from agent.core.flavor import Faults
 from agent.core.instance import CellRequest, InstanceRequest
 from tests.unit.flavor_requests import Words, answer, asked, kinds, requested
 
@@ -156,3 +157,23 @@ def test_a_mask_is_read_with_blanks_and_with_what_it_takes_away(text: str) -> No
 def test_a_mask_that_is_no_list_of_vcpus_is_a_fault(text: str) -> None:
     made = kinds(answer({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": text}))
     assert made == (["dedicated-mask-list"] if text != "0,1\n," else [])
+
+
+def test_a_mask_beyond_the_last_vcpu_says_which_the_last_is() -> None:
+    made = answer({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0,4"})
+    assert isinstance(made, Faults)
+    assert (made.faults[0].found, made.faults[0].change) == (
+        "hw:cpu_dedicated_mask=0,4 of the flavor names vCPUs beyond the last, 3, with vcpus=4 of the flavor.",
+        "Name only vCPUs from 0 to 3 in hw:cpu_dedicated_mask, or change vcpus.",
+    )
+
+
+def test_two_masks_of_a_mixed_guest_are_both_named() -> None:
+    realtime = {"hw:cpu_realtime": "true", "hw:cpu_realtime_mask": "^0"}
+    made = answer(MIXED | realtime, {"hw_cpu_realtime_mask": "3"})
+    assert isinstance(made, Faults)
+    assert [str(one) for one in made.faults[0].properties] == [
+        "hw:cpu_policy=mixed of the flavor",
+        "hw:cpu_dedicated_mask=^0-1 of the flavor",
+        "hw_cpu_realtime_mask=3 of the image",
+    ]
