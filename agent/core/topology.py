@@ -42,8 +42,9 @@ class Cpu(Value, frozen=True, kw_only=True):
     """One CPU number of the kernel.
 
     online: None when it could not be read; such a CPU is not offered. allowed: no cpuset withholds it from this
-    machine's guests. core: unique within a socket; kernel_core_id: what the kernel said. The place of an offline CPU is
-    None: the kernel does not tell. kind: "performance", "efficiency" or None on CPUs that are all alike.
+    machine's guests. core: unique within a socket; kernel_core_id: what the kernel said. Of an offline CPU the kernel
+    tells the cell at most, so the rest of its place is None. kind: "performance", "efficiency" or None on CPUs that are
+    all alike.
     """
 
     id: int
