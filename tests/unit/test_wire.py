@@ -63,6 +63,11 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+def fields_of(kind: type) -> tuple[str, ...] | None:
+    """Of a value, or of a named tuple within one; None for other types."""
+    return kind.__struct_fields__ if issubclass(kind, msgspec.Struct) else getattr(kind, "_fields", None)
+
+
 @functools.cache
 def anything(kind: Any) -> st.SearchStrategy[Any]:
     """Instances of a declared type, each field of a value drawn on its own."""
@@ -83,9 +88,9 @@ def anything(kind: Any) -> st.SearchStrategy[Any]:
         return st.tuples(*map(anything, parts))
     if origin is frozenset:
         return st.frozensets(anything(parts[0]), max_size=MOST)
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if isinstance(kind, type) and (names := fields_of(kind)) is not None:
         hints = get_type_hints(kind)
-        return st.builds(kind, **{name: anything(hints[name]) for name in kind.__struct_fields__})
+        return st.builds(kind, **{name: anything(hints[name]) for name in names})
     raise AssertionError(f"no way to draw a {kind}: add it to LEAVES")
 
 
