@@ -100,8 +100,9 @@ def crowded(seed: int) -> Case:
     return _asking(case, devices, *requests)
 
 
-def virtual_functions(count: int, policy: PciNumaPolicy = "legacy", *, near: bool = True) -> Case:
-    """64 of each physical function, on four cells by turns. near: some are on the one cell that has CPUs for it."""
+def virtual_functions(count: int, *, near: bool) -> Case:
+    """64 of each physical function, on four cells by turns. near: some are on the one cell that has CPUs for it, and
+    the policy is legacy; else none is, and it is required."""
     devices = []
     for bus in range(count // 64):
         cell = bus % 4 if near else bus % 3
@@ -118,7 +119,7 @@ def virtual_functions(count: int, policy: PciNumaPolicy = "legacy", *, near: boo
         guest=_guest([(4, MIB)]),
         used=tuple(CaseUsed(cell=cell, pins=tuple(range(cell * CPUS, (cell + 1) * CPUS))) for cell in range(3)),
     )
-    return _asking(case, devices, _request(0, "10ed", 2, policy))
+    return _asking(case, devices, _request(0, "10ed", 2, "legacy" if near else "required"))
 
 
 def _asking(case: Case, devices: list[CaseDevice], *requests: CaseRequest) -> Case:

@@ -75,6 +75,23 @@ def random_case(seed: int) -> Case:
     )
 
 
+def random_device_case(seed: int) -> Case:
+    """The same for devices: room for the guest everywhere, sockets of two cells, and many devices asked for."""
+    chance = Random(seed)
+    count = chance.choice((2, 3, 4, 4))
+    cells = tuple(CaseCell(id=n, cpus=(2 * n, 2 * n + 1), socket=n // 2) for n in range(count))
+    devices = _devices(chance, range(count), most=6)
+    vcpus = range(chance.choice((1, 1, 2, 2, 3)) if count > 2 else 1)
+    guest = tuple(CaseGuestCell(id=n, vcpus=(n,), pinned=(n,)) for n in vcpus)
+    return Case(
+        host=CaseHost(cells=cells, siblings=tuple((cpu,) for cell in cells for cpu in cell.cpus)),
+        guest=CaseGuest(cells=guest, policy="dedicated"),
+        devices=devices,
+        offered=tuple(MappingProxyType(dict(spec)) for spec in chance.choice(OFFERS)),
+        requests=_requests(chance, devices, most=5),
+    )
+
+
 def _host(chance: Random) -> CaseHost:
     count, threads = chance.choice((1, 2, 2, 3, 3, 4)), chance.choice((1, 2, 2))
     cores = chance.choice((2, 3, 4, 6))
@@ -199,9 +216,9 @@ def _guest(chance: Random, host_cells: int) -> CaseGuest:
     )
 
 
-def _devices(chance: Random, cells: Sequence[int]) -> tuple[CaseDevice, ...]:
+def _devices(chance: Random, cells: Sequence[int], *, most: int = 4) -> tuple[CaseDevice, ...]:
     found: list[CaseDevice] = []
-    for bus in range(1, chance.randint(2, 5)):
+    for bus in range(1, chance.randint(2, most + 1)):
         cell = chance.choice((*cells, *cells, None))
         kind = chance.choice(("plain", "family", "family", "alike", "vdpa"))
         found += [_plain(chance, bus, cell)] if kind == "plain" else _family(chance, bus, cell, kind)
@@ -241,7 +258,7 @@ def _family(chance: Random, bus: int, cell: int | None, kind: str) -> list[CaseD
     return [parent, *children]
 
 
-def _requests(chance: Random, devices: Sequence[CaseDevice]) -> tuple[CaseRequest, ...]:
+def _requests(chance: Random, devices: Sequence[CaseDevice], *, most: int = 3) -> tuple[CaseRequest, ...]:
     found = []
     for number in range(chance.choice((0, 1, 1, 2, 2, 3))):
         specs = chance.sample(_likely(chance, devices), chance.choice((1, 1, 1, 2)))
@@ -252,7 +269,7 @@ def _requests(chance: Random, devices: Sequence[CaseDevice]) -> tuple[CaseReques
             CaseRequest(
                 id=request_id(number),
                 specs=said,
-                count=chance.choice((1, 1, 1, 1, 2, 3)),
+                count=chance.choice((1, 1, 1, 1, 2, most)),
                 policy=chance.choice(("required", "socket", "preferred", "preferred", "legacy")),
             )
         )

@@ -146,3 +146,26 @@ SHOWN: dict[str, Case] = {
         used=(CaseUsed(cell=0, floating=1, memory_mib=400),),
     ),
 }
+
+
+def _on_the_other_cell(policy: PciNumaPolicy, *, is_pinned: bool) -> Case:
+    """Bug 1805891: the device on cell 0, all CPUs for guests on cell 1, by vcpu_pin_set where nothing is pinned."""
+    return Case(
+        host=_cells(2, dedicated=(2, 3), shared=None if is_pinned else (2, 3)),
+        guest=ONE_PIN if is_pinned else FLOATING,
+        devices=(PF,),
+        requests=(_request({"product_id": "10fb", "dev_type": "type-PF"}, policy=policy),),
+    )
+
+
+POLICIES: dict[PciNumaPolicy, bool] = {"required": False, "socket": False, "legacy": False, "preferred": True}
+
+AGREED: dict[str, tuple[Case, bool]] = {
+    f"a device of the other cell, policy {policy}, {'pinned' if is_pinned else 'floating'}": (
+        _on_the_other_cell(policy, is_pinned=is_pinned),
+        fits,
+    )
+    for policy, fits in POLICIES.items()
+    for is_pinned in (True, False)
+}
+"""Questions that must be answered alike, and the answer."""

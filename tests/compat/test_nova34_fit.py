@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.compat.fit_asked import NOVA, see
+from tests.compat.fit_cases import Case
 from tests.compat.fit_differences import DIFFERENCES, explained_by, symptoms, unexplained
-from tests.compat.fit_random import random_case
-from tests.compat.fit_shown import SHOWN
+from tests.compat.fit_random import random_case, random_device_case
+from tests.compat.fit_shown import AGREED, SHOWN
 from tests.compat.nova_process import Ask, nova_process
 
-BATCH, BATCHES = 200, 20
+BATCH, BATCHES, DEVICE_BATCHES = 200, 20, 8
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +22,23 @@ def ask() -> Iterator[Ask]:
         yield asked
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
-def test_nova_and_we_say_yes_to_the_same_guests(batch: int, ask: Ask) -> None:
-    seen = {seed: see(random_case(seed), ask) for seed in range(batch * BATCH, (batch + 1) * BATCH)}
+@pytest.mark.parametrize(
+    ("batch", "made"),
+    [(batch, random_case) for batch in range(BATCHES)]
+    + [(batch, random_device_case) for batch in range(DEVICE_BATCHES)],
+)
+def test_nova_and_we_say_yes_to_the_same_guests(batch: int, made: Callable[[int], Case], ask: Ask) -> None:
+    seen = {seed: see(made(seed), ask) for seed in range(batch * BATCH, (batch + 1) * BATCH)}
     assert {seed: faults for seed, one in seen.items() if (faults := unexplained(one))} == {}
     # else a batch of refusals would prove nothing
     assert sum(1 for one in seen.values() if one.nova["fits"] and one.given is not None) > BATCH // 10
+
+
+@pytest.mark.parametrize("name", AGREED)
+def test_what_once_was_answered_wrongly_is_answered_alike(name: str, ask: Ask) -> None:
+    case, fits = AGREED[name]
+    seen = see(case, ask)
+    assert (list(symptoms(seen)), seen.nova["fits"]) == ([], fits)
 
 
 @pytest.mark.parametrize("name", [one.name for one in DIFFERENCES])
