@@ -20,7 +20,7 @@ from tests.compat.nova_process import Ask, nova_process
 
 NOVA = "tests.bench.nova_fit_times"
 HOSTS, GUESTS = (2, 4, 8, 16), (1, 2, 4, 8, 16)
-ROUNDS, STOP_S = 15, 2.0
+ROUNDS, STOP_S = 45, 2.0
 CROWDED = 300
 
 
