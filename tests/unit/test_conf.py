@@ -170,8 +170,8 @@ def test_a_later_file_and_the_files_of_a_folder_win(tmp_path: Path) -> None:
         (
             '[pci]\ndevice_spec={"vendor_id":"8086"}\ndevice_spec={"vendor":"8086"}',
             (
-                '[pci] device_spec={"vendor":"8086"} in FILE: vendor is a tag that nothing asks for, where vendor_id may '
-                "be meant. Correct it."
+                '[pci] device_spec={"vendor":"8086"} in FILE: vendor is a tag that nothing asks for, where vendor_id '
+                "may be meant. Correct it."
             ),
         ),
         (

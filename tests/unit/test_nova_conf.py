@@ -113,11 +113,10 @@ def test_own_devices_win_over_every_name_that_nova_has_for_them(tmp_path: Path) 
 
 
 def test_a_tag_that_looks_like_a_slip_is_a_note_on_nova_and_no_fault(tmp_path: Path) -> None:
-    read = settings(tmp_path, '[pci]\ndevice_spec={"vendor_id":"8086","color":"red","physnet":"a"}')
-    assert read.notes == (
-        f'[pci] device_spec={{"vendor_id":"8086","color":"red","physnet":"a"}} in {tmp_path}/nova.conf: physnet is a tag '
-        "that nothing asks for, where physical_network may be meant",
-    )
+    text = 'device_spec={"vendor_id":"8086","color":"red","physnet":"a"}'
+    read = settings(tmp_path, f"[pci]\n{text}")
+    what = "physnet is a tag that nothing asks for, where physical_network may be meant"
+    assert read.notes == (f"[pci] {text} in {tmp_path}/nova.conf: {what}",)
     (spec,) = read.host_config.device_spec
     assert spec.tags == {"color": "red", "physnet": "a"}
 
