@@ -132,7 +132,8 @@ class TooFewCells(Value, frozen=True, kw_only=True, tag="too-few-cells"):
 
 
 class CellsContended(Value, frozen=True, kw_only=True, tag="cells-contended"):
-    """Each of these guest cells would fit somewhere, but together they have too few host cells to choose from."""
+    """Each of these guest cells would fit somewhere, but together they have too few host cells to choose from, or too
+    little room in them where they may share one."""
 
     guest_cells: CpuSet
     cells: CpuSet

@@ -114,6 +114,20 @@ def test_any_pages_that_fall_back_to_small_ones_must_be_free_on_the_host_as_a_wh
     )
 
 
+def test_any_pages_are_huge_on_all_cells_where_the_host_lacks_small_ones() -> None:
+    made = host({0: Node("0-3", 4096, {2048: 512}), 1: Node("4-7", 8192)}, dedicated="0-7", shared="", reserve_mem=0)
+    taken = msgspec.structs.replace(offered(made), memory_really_kib=64 * KIB_PER_MIB, memory_kib=64 * KIB_PER_MIB)
+    found = fit(guest((1, 256), page_size="any"), taken)
+    assert isinstance(found, Placement)
+    assert [(cell.host_cell, cell.page_size_kib) for cell in found.cells] == [(0, 2048)]
+
+
+def test_guest_cells_that_take_no_half_of_a_core_share_a_host_cell_by_taking_fewer_threads_of_each() -> None:
+    made = host({0: Node("1,3-7", 8192)}, dedicated="1,3-7", shared="", smt=["1,3", "4,5,6,7"], reserve_mem=0)
+    request = msgspec.structs.replace(guest((3, 512), (3, 512)), thread_policy="require")
+    assert where(fit(request, offered(made), FitRules(share_cells=True))) == [0, 0]
+
+
 def test_a_guest_without_cells_counts_against_the_host_alone() -> None:
     made = host({0: Node("0-1", 2048), 1: Node("2-3", 2048)}, dedicated="", shared="0-3", reserve_mem=0)
     request = InstanceRequest(vcpus=4, memory_kib=3072 * KIB_PER_MIB)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
@@ -46,6 +48,10 @@ def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Pl
         if not request.cells
         else _in_cells(request, wanted, offer, rules, reasons)
     )
+    if isinstance(found, NoFit) and request.cells and request.page_size == "any":
+        # small pages that one cell falls back to may be what the host as a whole lacks
+        huge = fit(msgspec.structs.replace(request, page_size="large"), offer, rules)
+        found = huge if isinstance(huge, Placement) else found
     if isinstance(found, Placement):
         check(request, found, offer)
     return found
@@ -73,6 +79,9 @@ def _in_cells(
         if isinstance(shared, Shared):
             return _with_memory(request, placement(request, shared.cells, shared.devices, offer, shared.own), offer)
         found = shared if isinstance(shared, Stopped) else found
+    elif len(request.cells) > len(made.hosts):
+        too_few = TooFewCells(asked=len(request.cells), cells=CpuSet(room.facts.id for room in made.hosts))
+        return NoFit(reasons=(*made.reasons, too_few))
     return NoFit(reasons=(*made.reasons, *_why(found, request, made, wanted, offer)))
 
 
@@ -100,11 +109,8 @@ def _with_memory(request: InstanceRequest, made: Placement, offer: Offer) -> Pla
 def _why(
     found: Shortage | Stopped | None, request: InstanceRequest, made: Table, wanted: Sequence[Need], offer: Offer
 ) -> Iterator[Reason]:
-    cells = CpuSet(room.facts.id for room in made.hosts)
     if isinstance(found, Stopped):
         yield SearchStopped(steps=found.steps)
-    if isinstance(found, Shortage) and len(request.cells) > len(made.hosts):
-        yield TooFewCells(asked=len(request.cells), cells=cells)
     elif isinstance(found, Shortage) and len(found.rows) > 1:
         guest_cells = CpuSet(request.cells[row].id for row in found.rows)
         yield CellsContended(guest_cells=guest_cells, cells=_ids(made.hosts, found.columns))

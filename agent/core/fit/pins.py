@@ -41,10 +41,22 @@ def has_emulator_cpu(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None
 
 
 def pin(
-    cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int, *, own_emulator: bool = False
+    cell: CellFacts,
+    free: CpuMask,
+    policy: ThreadPolicy | None,
+    vcpus: int,
+    *,
+    own_emulator: bool = False,
+    threads: int | None = None,
 ) -> Pins | None:
-    """CPUs for that many vCPUs, or None when they do not fit."""
-    chosen = _isolated(cell, free, vcpus) if policy == "isolate" else _packed(cell, free, policy, vcpus)
+    """CPUs for that many vCPUs, or None when they do not fit. threads: exactly so many of each core, of those cores
+    that have the fewest left; None: as many as there can be."""
+    if policy == "isolate":
+        chosen = _isolated(cell, free, vcpus)
+    elif threads is None:
+        chosen = _packed(cell, free, policy, vcpus)
+    else:
+        chosen = _by_threads(sorted(_free_parts(cell, free), key=int.bit_count), threads, vcpus)
     if chosen is None or not own_emulator:
         return chosen
     left = free & ~CpuSet(chosen.cpus).mask & ~chosen.idle
@@ -65,6 +77,13 @@ def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: 
         return None
     # whole cores first even here: threads one by one, as they lie
     return Pins(tuple(cpu for part in parts for cpu in CpuSet.from_mask(part))[:vcpus])
+
+
+def _by_threads(parts: Sequence[int], threads: int, vcpus: int) -> Pins | None:
+    cores = [part for part in parts if part.bit_count() >= threads]
+    if threads * len(cores) < vcpus:
+        return None
+    return Pins(tuple(cpu for core in cores for cpu in _first(core, threads))[:vcpus])
 
 
 def _isolated(cell: CellFacts, free: CpuMask, vcpus: int) -> Pins | None:

@@ -14,14 +14,17 @@ from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 
 
-def place_cell(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> tuple[CellPlacement, int | None] | None:
-    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit."""
+def place_cell(
+    cell: CellRequest, request: InstanceRequest, room: CellOffer, threads: int | None = None
+) -> tuple[CellPlacement, int | None] | None:
+    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. threads: as of `pin`."""
     pins = pin(
         room.facts,
         room.free,
         request.thread_policy,
         len(cell.pinned),
         own_emulator=wants_emulator_cpu(request, cell),
+        threads=threads,
     )
     size_kib = page_size(cell, request, room)
     if pins is None or size_kib is None:

@@ -63,16 +63,23 @@ class _Sharing:
                 return None
             if next(cell_reasons(cell, self._request, room), None) is not None:
                 continue
-            placed = place_cell(cell, self._request, room)
-            if placed is None:
-                continue
-            made, own = placed
-            self._own = own if own is not None else self._own
-            after = [*rooms[:n], _less(room, made, own), *rooms[n + 1 :]]
-            found = self.place(others, after, {**done, cell.id: made})
-            if found is not None:
-                return found
+            for threads in self._ways(cell, room):
+                placed = place_cell(cell, self._request, room, threads)
+                if placed is None:
+                    continue
+                made, own = placed
+                self._own = own if own is not None else self._own
+                after = [*rooms[:n], _less(room, made, own), *rooms[n + 1 :]]
+                found = self.place(others, after, {**done, cell.id: made})
+                if found is not None:
+                    return found
         return None
+
+    def _ways(self, cell: CellRequest, room: CellOffer) -> Sequence[int | None]:
+        """How many threads of each core: where halves of cores are of no use, it matters to the next guest cell."""
+        if self._request.thread_policy != "require" or not cell.pinned:
+            return (None,)
+        return range(room.facts.threads, 1, -1)
 
     def _with_devices(self, done: dict[int, CellPlacement]) -> Shared | None:
         cells = tuple(done[cell.id] for cell in self._request.cells)
