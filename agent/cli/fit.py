@@ -19,7 +19,7 @@ from agent.core.instance import RequestSpec
 from agent.core.pci import PciAddress
 from agent.core.placement import Placement
 from agent.core.reason_text import sentence
-from agent.core.relaxation import Relaxations
+from agent.core.relax.values import Relaxations
 from agent.core.report import report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology

@@ -11,13 +11,13 @@ import msgspec
 from agent.core.admission import Admitted, admit
 from agent.core.arrival import with_guest
 from agent.core.fit.host import HostFacts
-from agent.core.fit.relax import relaxations
 from agent.core.flavor import Faults, Requested, request_of
 from agent.core.group_policy import unchecked
 from agent.core.instance import Instance, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
-from agent.core.relaxation import Relaxation
+from agent.core.relax.search import relaxations
+from agent.core.relax.values import Relaxation
 from agent.core.snapshot import Snapshot
 from agent.core.values import Value
 

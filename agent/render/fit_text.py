@@ -22,8 +22,8 @@ from agent.core.reasons import (
     SocketsUnknown,
     TooFewCells,
 )
-from agent.core.relaxation import Relaxations
-from agent.core.relaxation_text import phrase
+from agent.core.relax.text import phrase
+from agent.core.relax.values import Relaxations
 from agent.core.words import count, plain, plural
 from agent.render import words
 from agent.render.paint import Paint, no_paint

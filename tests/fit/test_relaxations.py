@@ -9,9 +9,9 @@ import msgspec
 
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.host import CellOffer, Offer, host_facts
-from agent.core.fit.relax import relaxations
 from agent.core.instance import CellRequest, InstanceRequest
-from agent.core.relaxation import (
+from agent.core.relax.search import relaxations
+from agent.core.relax.values import (
     CellLack,
     FewerDevices,
     FewerVcpus,

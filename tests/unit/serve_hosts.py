@@ -9,8 +9,8 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.cpuset import CpuSet
+from agent.core.fit.devices.serve import needs, serve
 from agent.core.fit.host import Offer, host_facts, offer
-from agent.core.fit.serve import needs, serve
 from agent.core.host_config import DeviceSpec
 from agent.core.pci import DeviceType, PciAddress, PciDevice
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from agent.core.admission import offered
 from agent.core.cpuset import CpuSet
 from agent.core.fit import FitRules, HostFacts, Offer, host_facts
-from agent.core.fit.changed import Case, case_of, changed, is_yes
-from agent.core.fit.lacks import more_free
-from agent.core.fit.leaving import at_best, without
-from agent.core.fit.relax import MOST_GUESTS_TRIED, MOST_TOLD, relaxations
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.instance import CellRequest, Group, Instance, InstanceRequest
 from agent.core.ledger import Ledger
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
-from agent.core.relaxation import (
+from agent.core.relax.changed import Case, case_of, changed, is_yes
+from agent.core.relax.lacks import more_free
+from agent.core.relax.leaving import at_best, without
+from agent.core.relax.search import MOST_GUESTS_TRIED, MOST_TOLD, relaxations
+from agent.core.relax.values import (
     CellLack,
     FewerDevices,
     FewerVcpus,

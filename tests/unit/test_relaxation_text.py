@@ -7,7 +7,8 @@ import typing
 import pytest
 
 from agent.core.cpuset import CpuSet
-from agent.core.relaxation import (
+from agent.core.relax.text import sentence
+from agent.core.relax.values import (
     CellLack,
     FewerDevices,
     FewerVcpus,
@@ -23,7 +24,6 @@ from agent.core.relaxation import (
     Relaxation,
     ShareCells,
 )
-from agent.core.relaxation_text import sentence
 
 KIB = 1024
 

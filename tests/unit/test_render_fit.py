@@ -15,7 +15,7 @@ from agent.core.reasons import (
     PagesShort,
     Reason,
 )
-from agent.core.relaxation import (
+from agent.core.relax.values import (
     CellLack,
     GuestsLeave,
     Leaving,

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit.serve import needs, too_far, unserved
+from agent.core.fit.devices.serve import needs, too_far, unserved
 from agent.core.host_config import DeviceSpec
 from agent.core.pci import DeviceType, PciDevice
 from agent.core.pci_request import PciRequest, PciSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit.serve import needs, too_far, unserved
+from agent.core.fit.devices.serve import needs, too_far, unserved
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
 from tests.builders import function, uuid_of

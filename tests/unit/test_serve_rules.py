@@ -7,7 +7,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from agent.core.fit.serve import needs
+from agent.core.fit.devices.serve import needs
 from agent.core.host_config import DeviceSpec
 from agent.core.pci import NetInterface, PciDevice
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from agent.core.cpuset import CpuSet
+from agent.core.fit.devices.needs import Need
+from agent.core.fit.devices.serve import needs, serve, too_far, unserved
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
-from agent.core.fit.needs import Need
 from agent.core.fit.order import ordered
 from agent.core.fit.place import place_cell, placement
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.fit.search import Choice, Stopped, choose, nearest
-from agent.core.fit.serve import needs, serve, too_far, unserved
 from agent.core.fit.sharing import Shared, share
 from agent.core.fit.table import Table, table
 from agent.core.fit.take import PlacementBroken, check, take

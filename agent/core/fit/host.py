@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuMask
-from agent.core.fit.devices import DeviceFacts, device_facts
+from agent.core.fit.devices.facts import DeviceFacts, device_facts
 from agent.core.holds import HostSets, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology

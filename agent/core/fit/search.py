@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.fit.branch import Branch, Demand
+from agent.core.fit.devices.needs import Need
+from agent.core.fit.devices.serve import serve
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Matching, Shortage, first_match, match
-from agent.core.fit.needs import Need
 from agent.core.fit.rules import FitRules
-from agent.core.fit.serve import serve
 from agent.core.fit.table import Table
 from agent.core.placement import GivenDevices
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from agent.core.cpuset import CpuSet
+from agent.core.fit.devices.needs import Need
+from agent.core.fit.devices.serve import serve
 from agent.core.fit.host import CellOffer, Offer
-from agent.core.fit.needs import Need
 from agent.core.fit.place import place_cell
 from agent.core.fit.search import Stopped
-from agent.core.fit.serve import serve
 from agent.core.fit.table import cell_reasons
 from agent.core.fit.take import take_cell
 from agent.core.instance import CellRequest, InstanceRequest

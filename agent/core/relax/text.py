@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from agent.core.reason_text import listed, mib_asked, page_size
-from agent.core.relaxation import (
+from agent.core.relax.values import (
     CellLack,
     FewerDevices,
     FewerVcpus,

@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
-from agent.core.fit.assign import assign
+from agent.core.fit.devices.assign import assign
+from agent.core.fit.devices.nearness import NOT_ALLOWED, Nearness
+from agent.core.fit.devices.needs import Need, needs, sockets
 from agent.core.fit.host import Offer
-from agent.core.fit.nearness import NOT_ALLOWED, Nearness
-from agent.core.fit.needs import Need, needs, sockets
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
 

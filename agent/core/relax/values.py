@@ -1,6 +1,6 @@
-"""Changes that would make a guest fit that does not: one value for each kind. `core/relaxation_text` has the words.
+"""Changes that would make a guest fit that does not: one value for each kind. `core/relax/text` has the words.
 
-They are told only when the fit was run with them and said yes (`core/fit/relax`), and never for a claim.
+They are told only when the fit was run with them and said yes (`core/relax/search`), and never for a claim.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from agent.core.fit.devices import REMOTE_MANAGED, DeviceFacts, Pool
+from agent.core.fit.devices.facts import REMOTE_MANAGED, DeviceFacts, Pool
+from agent.core.fit.devices.market import Market, market
 from agent.core.fit.host import HostFacts, Offer
-from agent.core.fit.market import Market, market
 from agent.core.pci import DeviceType
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.values import ReadOnlyMap, Value

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agent.core.fit.devices import DeviceFacts
+from agent.core.fit.devices.facts import DeviceFacts
 
 Members = tuple[int, ...]
 """Numbers of the requests that a device will do for, ascending."""

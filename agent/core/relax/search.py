@@ -16,14 +16,14 @@ from typing import TypeVar
 
 import msgspec
 
-from agent.core.fit.changed import KIB_PER_MIB, Case, case_of, changed, is_yes, why_not
 from agent.core.fit.host import HostFacts
-from agent.core.fit.lacks import more_free
-from agent.core.fit.leaving import at_best, who_could_help
 from agent.core.instance import EmulatorPolicy, Group, Instance, InstanceRequest, PageWord
 from agent.core.pci_request import PciNumaPolicy, PciRequest
 from agent.core.reasons import Reason
-from agent.core.relaxation import (
+from agent.core.relax.changed import KIB_PER_MIB, Case, case_of, changed, is_yes, why_not
+from agent.core.relax.lacks import more_free
+from agent.core.relax.leaving import at_best, who_could_help
+from agent.core.relax.values import (
     FewerDevices,
     FewerVcpus,
     GuestsLeave,

@@ -11,13 +11,13 @@ from agent.core.admission import offered, rules
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.decide import fit
 from agent.core.fit.host import CellOffer, FreePages, HostFacts, Offer
-from agent.core.fit.leaving import without
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.group_policy import group_reasons
 from agent.core.instance import CellRequest, Group, Instance, InstanceRequest
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
-from agent.core.relaxation import (
+from agent.core.relax.leaving import without
+from agent.core.relax.values import (
     CellLack,
     FewerDevices,
     FewerVcpus,

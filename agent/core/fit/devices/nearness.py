@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from agent.core.cpuset import CpuSet
+from agent.core.fit.devices.needs import sockets
 from agent.core.fit.host import HostFacts
-from agent.core.fit.needs import sockets
 from agent.core.pci_request import PciNumaPolicy
 
 NOT_ALLOWED = -1

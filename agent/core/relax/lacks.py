@@ -12,15 +12,15 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 
 from agent.core.cpuset import CpuMask, CpuSet
-from agent.core.fit.changed import Case, with_lack
-from agent.core.fit.flow import cheapest
+from agent.core.fit.devices.flow import cheapest
+from agent.core.fit.devices.needs import needs
 from agent.core.fit.host import CellFacts, CellOffer, FreePages
-from agent.core.fit.needs import needs
 from agent.core.fit.pages import free_memory
 from agent.core.fit.pins import has_emulator_cpu, placeable
 from agent.core.fit.table import wants_emulator_cpu
 from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
-from agent.core.relaxation import CellLack, MoreFree
+from agent.core.relax.changed import Case, with_lack
+from agent.core.relax.values import CellLack, MoreFree
 
 _MOST_MIB = (1 << 24) - 1
 _KIB_PER_MIB = 1024

@@ -23,13 +23,13 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agent.core.fit.flow import Shares, cheapest
+from agent.core.fit.devices.flow import Shares, cheapest
+from agent.core.fit.devices.losses import Losses
+from agent.core.fit.devices.market import Card, Deck, Market, Stock, Wanted
+from agent.core.fit.devices.nearness import NOT_ALLOWED, Nearness
+from agent.core.fit.devices.needs import Need, in_one_market
+from agent.core.fit.devices.shop import Kind, Prices, Shelf, Shop
 from agent.core.fit.host import Offer
-from agent.core.fit.losses import Losses
-from agent.core.fit.market import Card, Deck, Market, Stock, Wanted
-from agent.core.fit.nearness import NOT_ALLOWED, Nearness
-from agent.core.fit.needs import Need, in_one_market
-from agent.core.fit.shop import Kind, Prices, Shelf, Shop
 
 MOST_COMPARED = 64
 """Nodes from which on an answer is worth more than the nearest one."""

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.core.fit.nearness import NOT_ALLOWED
-from agent.core.fit.shop import Prices, Shop
+from agent.core.fit.devices.nearness import NOT_ALLOWED
+from agent.core.fit.devices.shop import Prices, Shop
 
 MOST_TOGETHER = 5
 """Requests of which every set is looked at; of more only each alone and all together."""

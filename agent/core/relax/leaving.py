@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.cpuset import CpuMask, CpuSet
-from agent.core.fit.devices import DeviceFacts
+from agent.core.fit.devices.facts import DeviceFacts
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.ledger import Holds
 from agent.core.reasons import (
@@ -27,7 +27,7 @@ from agent.core.reasons import (
     SharedOverRatio,
     ThreadsShort,
 )
-from agent.core.relaxation import Leaving
+from agent.core.relax.values import Leaving
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostCell, HostTopology
 from agent.core.usage import fold

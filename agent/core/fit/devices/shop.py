@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agent.core.fit.market import Card, Stock
+from agent.core.fit.devices.market import Card, Stock
 
 Prices = tuple[int, ...]
 """What a device costs each need; NOT_ALLOWED where it may not have it."""
