@@ -160,6 +160,18 @@ def _on_the_other_cell(policy: PciNumaPolicy, *, is_pinned: bool) -> Case:
 
 POLICIES: dict[PciNumaPolicy, bool] = {"required": False, "socket": False, "legacy": False, "preferred": True}
 
+
+def _on_both_sockets() -> Case:
+    """Two of its host cells on one socket would reach only half of the devices."""
+    cells = tuple(CaseCell(id=n, cpus=(2 * n, 2 * n + 1), socket=n // 2) for n in range(4))
+    return Case(
+        host=CaseHost(cells=cells, siblings=tuple((cpu,) for cpu in range(8))),
+        guest=_two_cells(1, 1),
+        devices=tuple(CaseDevice(address=f"0000:0{n + 1}:00.0", cell=n) for n in range(4)),
+        requests=(_request({"product_id": "10ed"}, count=4, policy="socket"),),
+    )
+
+
 AGREED: dict[str, tuple[Case, bool]] = {
     f"a device of the other cell, policy {policy}, {'pinned' if is_pinned else 'floating'}": (
         _on_the_other_cell(policy, is_pinned=is_pinned),
@@ -167,5 +179,5 @@ AGREED: dict[str, tuple[Case, bool]] = {
     )
     for policy, fits in POLICIES.items()
     for is_pinned in (True, False)
-}
+} | {"devices of both sockets for a guest with a cell on each": (_on_both_sockets(), True)}
 """Questions that must be answered alike, and the answer."""

@@ -9,6 +9,8 @@ import msgspec
 from agent.core.cpuset import CpuSet
 from agent.core.fit import FitRules, NoFit, Offer, fit, host_facts, offer
 from agent.core.instance import CellRequest, CpuPolicy, InstanceRequest, PageWord
+from agent.core.pci import PciAddress, PciDevice
+from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.placement import Placement
 from agent.core.reasons import CellsContended, CpusShort, EmulatorHomeless, MemoryShort, SharedOverRatio, TooFewCells
 from tests.builders import Host, Node, host
@@ -146,3 +148,21 @@ def test_floating_vcpus_of_all_cells_together_stay_under_the_ratio_of_the_host()
 def test_a_guest_of_realtime_vcpus_alone_needs_somewhere_for_its_emulator() -> None:
     request = msgspec.structs.replace(guest((2, 512)), realtime=CpuSet([0, 1]), emulator_policy="share")
     assert fit(request, offered(TWO)) == NoFit(reasons=(EmulatorHomeless(vcpus=CpuSet([0, 1])),))
+
+
+def test_policy_socket_takes_host_cells_of_as_many_sockets_as_the_devices_are_on() -> None:
+    nodes = {number: Node(f"{2 * number}-{2 * number + 1}", 4096) for number in range(4)}
+    functions = [function(f"0000:0{number + 1}:00.0", cell=number) for number in range(4)]
+    made = host(nodes, dedicated="0-7", shared="", reserve_mem=0, pci=functions, pci_filter=["*:*:*.*"])
+    cpus = tuple(msgspec.structs.replace(cpu, socket=cpu.id // 4) for cpu in made.topology.cpus)
+    made = made._replace(topology=msgspec.structs.replace(made.topology, cpus=cpus))
+    four = PciRequest(id="nic", specs=(PciSpec(product_id="10ed"),), count=4, numa_policy="socket")
+    found = fit(msgspec.structs.replace(guest((1, 256), (1, 256)), devices=(four,)), offered(made))
+    assert [cell // 2 for cell in sorted(where(found))] == [0, 1]
+
+
+def function(address: str, *, cell: int) -> PciDevice:
+    """A plain function of a network card."""
+    return PciDevice(
+        address=PciAddress.parse(address), vendor_id="8086", product_id="10ed", class_code="0200", cell=cell
+    )

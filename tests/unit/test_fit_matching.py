@@ -49,8 +49,8 @@ DEMANDS = st.lists(
     st.builds(
         Demand,
         wanted=st.integers(0, 8),
-        near=st.tuples(*[st.integers(0, 4)] * 6),
-        elsewhere=st.integers(0, 2),
+        near=st.tuples(*[st.integers(0, 255)] * 6),
+        elsewhere=st.integers(0, 3).map(lambda mask: mask << 8),
     ),
     max_size=3,
 )
@@ -72,7 +72,8 @@ def test_branch_and_bound_misses_no_set_that_would_do(
 
 
 def test_branch_and_bound_says_that_it_stopped_at_its_bound() -> None:
-    demands = [Demand(8, (4,) * 6 + (0,) * 6, 0), Demand(8, (0,) * 6 + (4,) * 6, 0)]
+    masks = tuple(0b1111 << 4 * n for n in range(12))
+    demands = [Demand(8, masks[:6] + (0,) * 6, 0), Demand(8, (0,) * 6 + masks[6:], 0)]
     branch = Branch(columns=[7] * 12, guest_cells=3, demands=demands, are_alike=False, most_steps=5)
     assert list(branch.sets()) == []
     assert branch.stopped

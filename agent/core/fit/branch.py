@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import bisect
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,7 +15,8 @@ SCALE = 1 << 20
 
 
 class Demand(NamedTuple):
-    """At least `wanted` devices of some kind: near[n] of them come with host cell n, `elsewhere` with any."""
+    """At least `wanted` free devices of some kinds: bit n for device n. near[n] come with host cell n, `elsewhere` with
+    any. Masks and no numbers, since cells of one socket may reach the same devices."""
 
     wanted: int
     near: tuple[int, ...]
@@ -21,11 +24,14 @@ class Demand(NamedTuple):
 
     def short(self, chosen: int) -> bool:
         """These host cells have too few."""
-        return sum(self.near[n] for n in CpuSet.from_mask(chosen)) + self.elsewhere < self.wanted
+        have = self.elsewhere
+        for n in CpuSet.from_mask(chosen):
+            have |= self.near[n]
+        return have.bit_count() < self.wanted
 
     def share(self, n: int) -> int:
         """How much of what is wanted host cell n brings, in millionths; more than all is no better than all."""
-        return min(self.near[n], self.wanted) * SCALE // self.wanted if self.wanted > 0 else 0
+        return min(self.near[n].bit_count(), self.wanted) * SCALE // self.wanted if self.wanted > 0 else 0
 
 
 class Branch:
@@ -42,7 +48,8 @@ class Branch:
         most_steps: int,
     ) -> None:
         usable = [n for n, column in enumerate(columns) if column]
-        kinds = {n: (columns[n], tuple(demand.near[n] for demand in demands)) for n in usable}
+        twins = [_alike_masks([demand.near[n] for n in usable]) for demand in demands]
+        kinds = {n: (columns[n], tuple(masks[i] for masks in twins)) for i, n in enumerate(usable)}
         weight = {n: sum(demand.share(n) for demand in demands) for n in usable}
         self._order = sorted(usable, key=lambda n: (-weight[n], kinds[n], n))
         self._kind: list[object] = [kinds[n] if are_alike else n for n in self._order]
@@ -50,16 +57,18 @@ class Branch:
         self._wanted = guest_cells
         self._all_guests = (1 << guest_cells) - 1
         self._is_uniform = all(column == self._all_guests for column in self._columns)
-        self._missing = [demand.wanted - demand.elsewhere for demand in demands]
+        self._demands = demands
+        self._missing = [demand.wanted for demand in demands]
         self._near = [[demand.near[n] for n in self._order] for demand in demands]
         self._best = [_best_of_rest(near, guest_cells) for near in self._near]
+        self._rest = [_union_of_rest(near) for near in self._near]
         self._most_steps = most_steps
         self.steps = 0
         self.stopped = False
 
     def sets(self) -> Iterator[int]:
         """Every matchable set with enough of each kind, as a mask of host cells; those with the most first."""
-        yield from self._sets(0, 0, [0] * len(self._near), Matching(self._columns))
+        yield from self._sets(0, 0, [demand.elsewhere for demand in self._demands], Matching(self._columns))
 
     def _sets(self, at: int, chosen: int, have: list[int], matching: Matching) -> Iterator[int]:
         left = self._wanted - len(matching.column_of)
@@ -74,7 +83,7 @@ class Branch:
                 return
             grown = matching.copy()
             if grown.add_row(at, self._all_guests) is None:
-                more = [count + near[at] for count, near in zip(have, self._near, strict=True)]
+                more = [mask | near[at] for mask, near in zip(have, self._near, strict=True)]
                 yield from self._sets(at + 1, chosen | 1 << self._order[at], more, grown)
                 if self.stopped:
                     return
@@ -83,10 +92,13 @@ class Branch:
                 return
 
     def _can_reach(self, at: int, have: list[int], left: int) -> bool:
-        return all(
-            count + best[at][left] >= missing
-            for count, best, missing in zip(have, self._best, self._missing, strict=True)
-        )
+        for mask, best, rest, missing in zip(have, self._best, self._rest, self._missing, strict=True):
+            count = mask.bit_count()
+            if count < missing and (
+                left == 0 or count + best[at][left] < missing or (mask | rest[at]).bit_count() < missing
+            ):
+                return False
+        return True
 
     def _next_kind(self, at: int) -> int:
         """Leaving out one host cell and taking its twin is the same as the reverse, which was tried."""
@@ -104,11 +116,30 @@ class Branch:
         )
 
 
+def _alike_masks(near: Sequence[int]) -> list[tuple[int, int]]:
+    """Equal for host cells that are interchangeable: by number where nobody else reaches the same devices, else by the
+    devices themselves, since two cells of one socket bring no more than one."""
+    seen = shared = 0
+    for mask in near:
+        shared |= seen & mask
+        seen |= mask
+    return [(mask & shared and mask, mask.bit_count()) for mask in near]
+
+
 def _best_of_rest(near: Sequence[int], most: int) -> list[list[int]]:
-    """[i][m]: the sum of the m largest numbers from place i on."""
-    return [
-        functools.reduce(
-            lambda sums, n: [*sums, sums[-1] + n], (sorted(near[i:], reverse=True) + [0] * most)[:most], [0]
-        )
-        for i in range(len(near) + 1)
-    ]
+    """[i][m]: the most devices that m of the host cells from place i on could add."""
+    rows = [[0] * (most + 1)]
+    seen: set[int] = set()
+    largest: list[int] = []
+    for mask in reversed(near):
+        if mask not in seen:
+            seen.add(mask)
+            bisect.insort(largest, -mask.bit_count())
+        sums = [0, *itertools.accumulate(-count for count in largest[:most])]
+        rows.append(sums + [sums[-1]] * (most + 1 - len(sums)))
+    return rows[::-1]
+
+
+def _union_of_rest(near: Sequence[int]) -> list[int]:
+    """[i]: all devices that the host cells from place i on reach."""
+    return [*itertools.accumulate(reversed(near), operator.or_, initial=0)][::-1]

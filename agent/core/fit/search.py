@@ -10,12 +10,12 @@ together) that any completion could reach. Its steps are limited by FitRules.mos
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.fit.branch import Branch, Demand
-from agent.core.fit.devices.needs import Need
+from agent.core.fit.devices.needs import Need, sockets
 from agent.core.fit.devices.serve import serve
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Matching, Shortage, first_match, match
@@ -66,7 +66,7 @@ def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
     """The host cells that the guest could have with the most devices for this request alone; none when it could have
     none at all."""
     search = _Search(table, (need,), offer)
-    demand = _demand(((need,),), offer, search.ids, near_only=False)
+    demand = _demand((need,), offer, search.ids, near_only=False)
     chosen = search.heaviest((1 << len(table.hosts)) - 1, [demand.share(n) for n in range(len(table.hosts))])
     return CpuSet(search.ids[n] for n in CpuSet.from_mask(chosen or 0))
 
@@ -100,7 +100,7 @@ class _Search:
             columns=self._columns,
             guest_cells=len(self._table.rows),
             demands=demands,
-            are_alike=not any(spec.device_type == "type-PF" for need in hard for spec in need.request.specs),
+            are_alike=_numbers_tell_all(hard),
             most_steps=most_steps,
         )
         for chosen in branch.sets():
@@ -127,37 +127,61 @@ class _Search:
         return None
 
 
+def _numbers_tell_all(needs: Sequence[Need]) -> bool:
+    """Host cells with equal numbers of devices are interchangeable: nothing else about their devices matters.
+
+    A physical function and its virtual ones exclude each other, and of many kinds not every union is counted.
+    """
+    has_whole_cards = any(spec.device_type == "type-PF" for need in needs for spec in need.request.specs)
+    return not has_whole_cards and len({need.pools for need in needs}) <= MOST_TOGETHER
+
+
 def _demands(needs: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:
     """One for each kind of devices, and one for each union of kinds."""
     kinds: dict[object, list[Need]] = {}
     for need in needs:
         kinds.setdefault((need.pools, need.request.numa_policy), []).append(need)
-    groups = list(kinds.values())
-    sizes = range(1, len(groups) + 1) if len(groups) <= MOST_TOGETHER else (1, len(groups))
-    unions = itertools.chain.from_iterable(itertools.combinations(groups, size) for size in sizes)
-    return tuple(_demand(union, offer, ids, near_only=near_only) for union in unions)
+    alone = [_demand(kind, offer, ids, near_only=near_only) for kind in kinds.values()]
+    sizes = range(1, len(alone) + 1) if len(alone) <= MOST_TOGETHER else (1, len(alone))
+    return tuple(map(_together, itertools.chain.from_iterable(itertools.combinations(alone, size) for size in sizes)))
 
 
-def _demand(union: Sequence[Sequence[Need]], offer: Offer, ids: Sequence[int], *, near_only: bool) -> Demand:
-    kinds = [kind[0] for kind in union]
-    near = [sum(kind.near.get(cell, 0) for kind in kinds) for cell in ids]
-    if len(kinds) > 1 and all(kind.request.numa_policy != "socket" for kind in kinds):
-        together = _free_by_cell(kinds, offer)
-        near = [min(count, together.get(cell, 0)) for count, cell in zip(near, ids, strict=True)]
+def _demand(kind: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> Demand:
+    need, elsewhere = kind[0], 0
+    by_cell = _reached(need, offer)
+    if need.elsewhere and not near_only:
+        anywhere = need.request.numa_policy == "preferred" or offer.facts.is_one_cell
+        elsewhere = _union(by_cell.values()) if anywhere else by_cell.get(None, 0)
+    wanted = sum(one.request.count for one in kind)
+    return Demand(wanted=wanted, near=tuple(by_cell.get(cell, 0) for cell in ids), elsewhere=elsewhere)
+
+
+def _together(demands: Sequence[Demand]) -> Demand:
+    if len(demands) == 1:
+        return demands[0]
     return Demand(
-        wanted=sum(need.request.count for kind in union for need in kind),
-        near=tuple(near),
-        elsewhere=0 if near_only else sum(kind.elsewhere for kind in kinds),
+        wanted=sum(one.wanted for one in demands),
+        near=tuple(map(_union, zip(*(one.near for one in demands), strict=True))),
+        elsewhere=_union(one.elsewhere for one in demands),
     )
 
 
-def _free_by_cell(kinds: Sequence[Need], offer: Offer) -> Mapping[int | None, int]:
+def _reached(need: Need, offer: Offer) -> Mapping[int | None, int]:
+    """Free devices that a guest on a host cell may have by this policy; those that the kernel names no cell for."""
     pools = offer.facts.devices.pools
     masks: dict[int | None, int] = {}
-    for number in {number for kind in kinds for number in kind.pools}:
-        cell = pools[number].first.cell
-        masks[cell] = masks.get(cell, 0) | pools[number].devices & offer.devices
-    return {cell: mask.bit_count() for cell, mask in masks.items()}
+    for number in need.pools:
+        if free := pools[number].devices & offer.devices:
+            cell = pools[number].first.cell
+            masks[cell] = masks.get(cell, 0) | free
+    if need.request.numa_policy != "socket":
+        return masks
+    of_cell = sockets(offer.facts)
+    on_socket: dict[int, int] = {}
+    for cell, mask in masks.items():
+        if cell in of_cell:
+            on_socket[of_cell[cell]] = on_socket.get(of_cell[cell], 0) | mask
+    return masks | {cell: on_socket[socket] for cell, socket in of_cell.items() if socket in on_socket}
 
 
 def _transposed(rows: Sequence[int], width: int) -> list[int]:
@@ -179,7 +203,7 @@ def _regions(table: Table, everything: int) -> Iterator[int]:
     yield everything
 
 
-def _union(rows: Sequence[int]) -> int:
+def _union(rows: Iterable[int]) -> int:
     mask = 0
     for row in rows:
         mask |= row
