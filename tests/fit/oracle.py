@@ -65,7 +65,7 @@ def cpus_possible(group: Group, request: InstanceRequest) -> bool:
     return any(
         not has_emulator
         or any(not rules.emulator_fault(cpu, pins, request.thread_policy, cell, free) for cpu in sorted(free))
-        for pins, free in _pin_ways(counts, request, cell, members(cell.free))
+        for pins, free in _pin_ways(counts, request, cell, members(cell.free_cpus))
     )
 
 
@@ -113,7 +113,7 @@ def usable_for(request: PciRequest, room: Room, cells: frozenset[int] | None) ->
     return tuple(
         n
         for n in rules.offered(offer)
-        if offer.devices >> n & 1
+        if offer.free_devices >> n & 1
         and rules.will_do(devices[n], rules.spec_of(n, offer), request)
         and (cells is None or rules.is_near_enough(devices[n], request.numa_policy, cells, offer))
     )

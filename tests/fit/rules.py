@@ -59,7 +59,7 @@ def has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
     everything = CpuSet(vcpu for cell in request.cells for vcpu in cell.vcpus)
     return (
         request.emulator_policy == "isolate"
-        or (request.emulator_policy == "share" and not offer.facts.is_legacy and bool(offer.shared))
+        or (request.emulator_policy == "share" and not offer.facts.is_legacy and bool(offer.shared_cpus))
         or request.realtime != everything
     )
 
@@ -148,20 +148,20 @@ def amount_faults(
 
 def _small_faults(kib: int, request: InstanceRequest, cell: CellOffer) -> Iterator[str]:
     place = f"{kib} KiB of small pages are more than cell {cell.facts.id}"
-    if (is_pinned(request) or request.page_size is not None) and kib > cell.memory_kib:
+    if (is_pinned(request) or request.page_size is not None) and kib > cell.free_kib:
         yield f"{place} really has free"
-    if kib > cell.memory_total_kib:
+    if kib > cell.total_kib:
         yield f"{place} has at all"
-    if floats(request) and kib > cell.memory_by_ratio_kib:
+    if floats(request) and kib > cell.free_by_ratio_kib:
         yield f"{place} has free by the ratio"
 
 
 def host_faults(small_kib: int, request: InstanceRequest, offer: Offer) -> Iterator[str]:
     """What the host as a whole has too little of, for all small-page memory of the guest and its floating vCPUs."""
     if small_kib > 0:
-        if (is_pinned(request) or request.page_size is not None) and small_kib > offer.memory_really_kib:
+        if (is_pinned(request) or request.page_size is not None) and small_kib > offer.free_kib:
             yield f"{small_kib} KiB of small pages are more than the host really has free"
-        if floats(request) and small_kib > offer.memory_kib:
+        if floats(request) and small_kib > offer.free_by_ratio_kib:
             yield f"{small_kib} KiB of small pages are more than the host has free by the ratio"
     count = sum(floating(cell) for cell in request.cells) if request.cells else request.vcpus
     if count > max(offer.floating, 0):
@@ -170,7 +170,7 @@ def host_faults(small_kib: int, request: InstanceRequest, offer: Offer) -> Itera
 
 def cell_less_faults(request: InstanceRequest, offer: Offer) -> Iterator[str]:
     """Why a guest without cells cannot come, its devices apart."""
-    if request.vcpus > len(members(offer.shared)):
+    if request.vcpus > len(members(offer.shared_cpus)):
         yield f"{request.vcpus} floating vCPUs are more than the host has shared CPUs"
     yield from host_faults(request.memory_kib, request, offer)
 

@@ -93,10 +93,10 @@ def less(before: Offer, given: Placement) -> Offer:
     return msgspec.structs.replace(
         before,
         cells=tuple(_cell_less(cell, before, given) for cell in before.cells),
-        devices=before.devices & ~gone,
+        free_devices=before.free_devices & ~gone,
         floating=before.floating - floating,
-        memory_kib=before.memory_kib - small,
-        memory_really_kib=before.memory_really_kib - small,
+        free_by_ratio_kib=before.free_by_ratio_kib - small,
+        free_kib=before.free_kib - small,
     )
 
 
@@ -110,7 +110,7 @@ def _cell_less(cell: CellOffer, before: Offer, given: Placement) -> CellOffer:
     taken = functools.reduce(operator.or_, (part.cpus.mask | part.idle_cpus.mask for part in mine), own)
     small = sum(part.memory_kib for part in mine if part.page_size_kib == cell.facts.small_kib)
     floating = sum(len(part.vcpus) - len(part.pins) for part in mine)
-    if not given.cells and before.shared and not before.shared & ~cell.facts.shared:
+    if not given.cells and before.shared_cpus and not before.shared_cpus & ~cell.facts.shared:
         # All shared CPUs are in this cell, so that is where they float.
         floating = given.vcpus
     pages = tuple(
@@ -122,10 +122,10 @@ def _cell_less(cell: CellOffer, before: Offer, given: Placement) -> CellOffer:
     )
     return msgspec.structs.replace(
         cell,
-        free=CpuMask(cell.free & ~taken),
+        free_cpus=CpuMask(cell.free_cpus & ~taken),
         floating=cell.floating - floating,
-        memory_kib=cell.memory_kib - small,
-        memory_by_ratio_kib=cell.memory_by_ratio_kib - small,
+        free_kib=cell.free_kib - small,
+        free_by_ratio_kib=cell.free_by_ratio_kib - small,
         pages=pages,
     )
 

@@ -50,14 +50,14 @@ def cell_differences(host: Host, cell: HostCell, said: CellOffer) -> Iterator[st
     counted = {
         "dedicated": (members(said.facts.dedicated), frozenset(dedicated)),
         "shared": (members(said.facts.shared), frozenset(shared)),
-        "free": (members(said.free), frozenset(dedicated - taken(host))),
+        "free": (members(said.free_cpus), frozenset(dedicated - taken(host))),
         "socket": (said.facts.socket, min(sockets, key=str) if len(sockets) == 1 else None),
         "cores": (
             {members(core.members) for core in said.facts.cores},
             {frozenset(core) for core in cores if core & dedicated},
         ),
         "threads": (said.facts.threads, max(map(len, cores), default=1)),
-        "memory_total": (said.memory_total_kib, cell.memory_kib - pools),
+        "memory_total": (said.total_kib, cell.memory_kib - pools),
         "allowed": (said.facts.allowed, cell.allowed),
         "has_cpus": (said.facts.has_cpus, bool(cell.cpus)),
     }
@@ -80,7 +80,7 @@ def device_differences(host: Host) -> Iterator[str]:
         )
         expected = is_offered and not family & held
         number = offer.facts.devices.number[device.address]
-        if (number in offered(offer) and bool(offer.devices >> number & 1)) != expected:
+        if (number in offered(offer) and bool(offer.free_devices >> number & 1)) != expected:
             yield f"{device.address} is free: {not expected}"
 
 

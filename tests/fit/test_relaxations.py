@@ -84,8 +84,8 @@ def with_more(before: Offer, change: MoreFree) -> Offer:
         before,
         cells=tuple(_cell_with_more(cell, lacks.get(cell.facts.id)) for cell in before.cells),
         floating=before.floating + change.floating + sum(lack.floating for lack in change.cells),
-        memory_kib=before.memory_kib + memory,
-        memory_really_kib=before.memory_really_kib + memory,
+        free_by_ratio_kib=before.free_by_ratio_kib + memory,
+        free_kib=before.free_kib + memory,
     )
 
 
@@ -95,10 +95,10 @@ def _cell_with_more(cell: CellOffer, lack: CellLack | None) -> CellOffer:
     assert not lack.cpus.mask & ~cell.facts.dedicated
     return replace(
         cell,
-        free=CpuMask(cell.free | lack.cpus.mask),
+        free_cpus=CpuMask(cell.free_cpus | lack.cpus.mask),
         floating=cell.floating + lack.floating,
-        memory_kib=cell.memory_kib + lack.memory_kib,
-        memory_by_ratio_kib=cell.memory_by_ratio_kib + lack.memory_kib,
+        free_kib=cell.free_kib + lack.memory_kib,
+        free_by_ratio_kib=cell.free_by_ratio_kib + lack.memory_kib,
         pages=tuple(
             replace(row, free=row.free + lack.pages) if row.size_kib == lack.page_size_kib else row
             for row in cell.pages

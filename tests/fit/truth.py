@@ -73,7 +73,7 @@ def _of_amount(reason: OfCell, request: InstanceRequest, offer: Offer) -> Iterat
 
 
 def _of_cpus(reason: OfCell, asked: CellRequest, cell: CellOffer, request: InstanceRequest) -> Iterator[str]:
-    count, free, spare = len(asked.pinned), members(cell.free), asked.vcpus - asked.pinned
+    count, free, spare = len(asked.pinned), members(cell.free_cpus), asked.vcpus - asked.pinned
     pins_fit = _pins_fit(count, request, cell)
     match reason:
         case why.CpusShort():
@@ -105,7 +105,7 @@ def _of_cpus(reason: OfCell, asked: CellRequest, cell: CellOffer, request: Insta
 
 
 def _pins_fit(count: int, request: InstanceRequest, cell: CellOffer) -> bool:
-    free = members(cell.free)
+    free = members(cell.free_cpus)
     return any(
         not rules.thread_fault(pins, request.thread_policy, cell, free)
         for pins in itertools.combinations(sorted(free), count)
@@ -117,7 +117,7 @@ def _of_memory(reason: OfCell, asked: CellRequest, cell: CellOffer, request: Ins
     allowed = rules.sizes_for(request, cell)
     match reason:
         case why.MemoryShort():
-            bounds = {cell.memory_kib, cell.memory_by_ratio_kib, cell.memory_total_kib}
+            bounds = {cell.free_kib, cell.free_by_ratio_kib, cell.total_kib}
             small = cell.facts.small_kib
             yield from _differ(asked=(reason.asked_kib, kib), short=(True, kib > reason.free_kib))
             yield from _differ(free=(True, reason.free_kib in bounds), small=(True, small in allowed))
@@ -147,10 +147,10 @@ def _of_host_row(
     match reason:
         case why.MemoryShort():
             yield from _differ(short=(True, reason.asked_kib > reason.free_kib))
-            yield from _differ(free=(True, reason.free_kib in {offer.memory_kib, offer.memory_really_kib}))
+            yield from _differ(free=(True, reason.free_kib in {offer.free_by_ratio_kib, offer.free_kib}))
             yield from _differ(asked=(True, reason.asked_kib <= request.memory_kib))
         case why.SharedCpusShort():
-            yield from _differ(asked=(reason.asked, request.vcpus), shared=(reason.shared.mask, offer.shared))
+            yield from _differ(asked=(reason.asked, request.vcpus), shared=(reason.shared.mask, offer.shared_cpus))
             yield from _differ(short=(True, reason.asked > len(reason.shared)), cells=((), request.cells))
         case why.SharedOverRatio():
             yield from _differ(asked=(reason.asked, spare), free=(reason.free, offer.floating))

@@ -39,7 +39,7 @@ def violations(placement: Placement, request: InstanceRequest, room: Room, how: 
 
 def _without_cells(placement: Placement, request: InstanceRequest, offer: Offer) -> Iterator[str]:
     yield from rules.cell_less_faults(request, offer)
-    if placement.shared_cpus != CpuSet.from_mask(offer.shared):
+    if placement.shared_cpus != CpuSet.from_mask(offer.shared_cpus):
         yield f"floats over {placement.shared_cpus}, not all shared CPUs"
     if placement.emulator_own is not None or not placement.emulator_cpus <= placement.shared_cpus:
         yield f"emulator on {placement.emulator_cpus}, own {placement.emulator_own}"
@@ -97,13 +97,13 @@ def _of_host_cell(given: list[Given], cell: CellOffer, request: InstanceRequest)
             yield from _of_threads(part, cell, request)
     if twice := [cpu for cpu, count in used.items() if count > 1]:
         yield f"cell {cell.facts.id}: CPUs {twice} are given twice"
-    if held := used.keys() - members(cell.free):
+    if held := used.keys() - members(cell.free_cpus):
         yield f"cell {cell.facts.id}: CPUs {sorted(held)} are not free"
 
 
 def _of_threads(part: CellPlacement, cell: CellOffer, request: InstanceRequest) -> Iterator[str]:
     policy = request.thread_policy
-    if fault := rules.thread_fault(part.cpus, policy, cell, members(cell.free)):
+    if fault := rules.thread_fault(part.cpus, policy, cell, members(cell.free_cpus)):
         yield fault
     if frozenset(part.idle_cpus) != rules.idle_beside(part.cpus, policy, cell):
         yield f"guest cell {part.guest_cell} keeps {part.idle_cpus} idle"
@@ -114,7 +114,7 @@ def _threads_taken(given: list[Given], request: InstanceRequest) -> Iterator[str
     if request.thread_policy not in {None, "prefer"} or len({part.host_cell for _, part, _ in given}) < len(given):
         return
     for _, part, cell in given:
-        free = members(cell.free)
+        free = members(cell.free_cpus)
         whole = [members(core.members) & free for core in cell.facts.cores]
         could = any(n * sum(1 for core in whole if len(core) >= n) >= len(part.pins) for n in range(2, 9))
         is_here = not part.cpus.mask & ~cell.facts.dedicated
@@ -131,13 +131,13 @@ def _of_emulator(given: list[Given], placement: Placement, request: InstanceRequ
         idle = {cpu for part in beside for cpu in part.idle_cpus}
         if own is None or cpus != CpuSet([own]):
             yield f"emulator on {cpus}, own {own}, asked isolate"
-        elif fault := rules.emulator_fault(own, pins, request.thread_policy, home, members(home.free) - idle):
+        elif fault := rules.emulator_fault(own, pins, request.thread_policy, home, members(home.free_cpus) - idle):
             yield fault
         return
     if own is not None:
         yield f"emulator has CPU {own} of its own, asked {request.emulator_policy}"
-    if request.emulator_policy == "share" and not offer.facts.is_legacy and offer.shared:
-        expected = CpuSet.from_mask(offer.shared)
+    if request.emulator_policy == "share" and not offer.facts.is_legacy and offer.shared_cpus:
+        expected = CpuSet.from_mask(offer.shared_cpus)
     else:
         expected = _beside_vcpus(given, request)
     if cpus != expected:
@@ -175,7 +175,7 @@ def _of_request(asked: PciRequest, given: GivenDevices, cells: set[int], room: R
         yield f"{asked.id}: {len(given.devices)} devices, asked {asked.count}"
     for n in (offer.facts.devices.number[address] for address in given.devices):
         device = room.devices[n]
-        if n not in rules.offered(offer) or not offer.devices >> n & 1:
+        if n not in rules.offered(offer) or not offer.free_devices >> n & 1:
             yield f"{asked.id}: {device.address} is not offered or not free"
         elif not rules.will_do(device, rules.spec_of(n, offer), asked):
             yield f"{asked.id}: {device.address} is not what was asked"

@@ -118,7 +118,7 @@ def test_any_pages_that_fall_back_to_small_ones_must_be_free_on_the_host_as_a_wh
 
 def test_any_pages_are_huge_on_all_cells_where_the_host_lacks_small_ones() -> None:
     made = host({0: Node("0-3", 4096, {2048: 512}), 1: Node("4-7", 8192)}, dedicated="0-7", shared="", reserve_mem=0)
-    taken = msgspec.structs.replace(offered(made), memory_really_kib=64 * KIB_PER_MIB, memory_kib=64 * KIB_PER_MIB)
+    taken = msgspec.structs.replace(offered(made), free_kib=64 * KIB_PER_MIB, free_by_ratio_kib=64 * KIB_PER_MIB)
     found = fit(guest((1, 256), page_size="any"), taken)
     assert isinstance(found, Placement)
     assert [(cell.host_cell, cell.page_size_kib) for cell in found.cells] == [(0, 2048)]

@@ -276,25 +276,26 @@ def test_no_more_is_had_by_a_guests_leaving_than_it_is_thought_to_hold_at_best()
         for uuid, holds in case.snapshot.holds.items():
             really = offered(without(case.snapshot, [uuid]), case.facts)
             best = at_best(case.offer, [holds])
-            assert not any(really.devices & ~best.devices & pool.devices for pool in case.facts.devices.pools), seed
+            more = really.free_devices & ~best.free_devices
+            assert not any(more & pool.devices for pool in case.facts.devices.pools), seed
             assert set(really.uncertain) >= set(best.uncertain), seed
             most = amounts(best)
             assert all(have <= most[what] for what, have in amounts(really).items()), seed
             for room, room_at_best in zip(really.cells, best.cells, strict=True):
-                assert room.free & ~room_at_best.free == 0, seed
+                assert room.free_cpus & ~room_at_best.free_cpus == 0, seed
 
 
 def amounts(offer: Offer) -> dict[tuple[object, ...], int]:
     """Everything in it that is a number."""
     counted: dict[tuple[object, ...], int] = {
         ("floating",): offer.floating,
-        ("memory",): offer.memory_kib,
-        ("memory really",): offer.memory_really_kib,
+        ("memory",): offer.free_by_ratio_kib,
+        ("memory really",): offer.free_kib,
     }
     for room in offer.cells:
         cell = room.facts.id
         counted["floating", cell] = room.floating
-        counted["memory", cell], counted["by ratio", cell] = room.memory_kib, room.memory_by_ratio_kib
+        counted["memory", cell], counted["by ratio", cell] = room.free_kib, room.free_by_ratio_kib
         counted |= {("pages", cell, pool.size_kib): pool.free for pool in room.pages}
     return counted
 
@@ -392,7 +393,7 @@ def test_no_fewer_cpus_of_a_cell_would_be_enough_than_are_told() -> None:
             continue
         told = {change.cells[0].cell: change.cells[0] for change in more_free(case) if change.cells}
         for room in case.offer.cells:
-            taken = list(CpuSet.from_mask(room.facts.dedicated & ~room.free))
+            taken = list(CpuSet.from_mask(room.facts.dedicated & ~room.free_cpus))
             fewest = _fewest_cpus(case, room.facts.id, taken)
             if fewest is not None:
                 assert len(told[room.facts.id].cpus) == fewest, seed

@@ -101,7 +101,7 @@ def _with_memory(request: InstanceRequest, made: Placement, offer: Offer) -> Pla
     """Page size `any` may have fallen back to small pages, which then must be free on the host as a whole too."""
     if request.page_size != "any":
         return made
-    asked_kib = offer.memory_really_kib - take(offer, made).memory_really_kib
+    asked_kib = offer.free_kib - take(offer, made).free_kib
     reasons = tuple(_host_memory_reasons(asked_kib, request, offer))
     return NoFit(reasons=reasons) if reasons else made
 
@@ -135,8 +135,8 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
     if len(request.realtime) == request.vcpus and not _has_emulator_home(request, offer):
         yield EmulatorHomeless(vcpus=request.realtime)
     floating = request.vcpus - len(pinned)
-    if not request.cells and floating > offer.shared.bit_count():
-        shared = CpuSet.from_mask(offer.shared)
+    if not request.cells and floating > offer.shared_cpus.bit_count():
+        shared = CpuSet.from_mask(offer.shared_cpus)
         yield SharedCpusShort(guest_cell=None, cell=None, asked=floating, shared=shared)
     elif floating > max(offer.floating, 0):
         yield SharedOverRatio(
@@ -148,7 +148,7 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
 
 def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
     if request.emulator_policy == "share":
-        return bool(offer.shared) and not offer.facts.is_legacy
+        return bool(offer.shared_cpus) and not offer.facts.is_legacy
     return request.emulator_policy == "isolate"
 
 
@@ -158,10 +158,10 @@ def _wants_small_pages(request: InstanceRequest, offer: Offer) -> bool:
 
 def _host_memory_reasons(asked_kib: int, request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
     """Small-page memory of all cells together: guests without cells have some of it, and of no cell's in the books."""
-    free_kib = offer.memory_kib
+    free_kib = offer.free_by_ratio_kib
     if request.cpu_policy == "dedicated":
-        free_kib = offer.memory_really_kib
+        free_kib = offer.free_kib
     elif request.cpu_policy == "mixed" or request.page_size is not None:
-        free_kib = min(offer.memory_really_kib, offer.memory_kib)
+        free_kib = min(offer.free_kib, offer.free_by_ratio_kib)
     if asked_kib > max(free_kib, 0):
         yield MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=free_kib)

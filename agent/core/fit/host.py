@@ -63,36 +63,35 @@ class FreePages(Value, frozen=True, kw_only=True):
 
 
 class CellOffer(Value, frozen=True, kw_only=True):
-    """What one host cell still has. free: dedicated CPUs. floating: vCPUs that may still float here by the ratio;
-    floating_limit: of all. memory_kib: small-page memory that is really there; memory_by_ratio_kib: by the ratio, for
-    guests that float. memory_total_kib: all small-page memory. pages: huge ones, smallest first. holders: of its
-    CPUs."""
+    """What one host cell still has. free_cpus: dedicated ones. floating: vCPUs that may still float here by the ratio;
+    floating_limit: of all. free_kib: small-page memory that is really there; free_by_ratio_kib: by the ratio, for
+    guests that float; total_kib: all of it. pages: huge ones, smallest first. holders: of its CPUs."""
 
     facts: CellFacts
-    free: CpuMask
+    free_cpus: CpuMask
     floating: int
     floating_limit: int
-    memory_kib: int
-    memory_by_ratio_kib: int
-    memory_total_kib: int
+    free_kib: int
+    free_by_ratio_kib: int
+    total_kib: int
     pages: tuple[FreePages, ...] = ()
     holders: tuple[CpuHolder, ...] = ()
 
 
 class Offer(Value, frozen=True, kw_only=True):
-    """What the host still has for one who comes. cells: by id. devices: bit n for device n of the facts;
-    device_holders: of those that are taken, offered or not. floating,
-    memory_kib: of the host as a whole, by the ratios; guests without cells count here alone (LEDGER R5).
-    memory_really_kib: without the ratio. uncertain: guests whose CPUs nobody knows, so that none can be promised."""
+    """What the host still has for one who comes. cells: by id. free_devices: bit n for device n of the facts;
+    device_holders: of those that are taken, offered or not. floating, free_kib, free_by_ratio_kib: of the host as a
+    whole; guests without cells count here alone (LEDGER R5). uncertain: guests whose CPUs nobody knows, so that none
+    can be promised."""
 
     facts: HostFacts
     cells: tuple[CellOffer, ...]
-    devices: int
+    free_devices: int
     floating: int
     floating_limit: int
-    shared: CpuMask
-    memory_kib: int
-    memory_really_kib: int
+    shared_cpus: CpuMask
+    free_kib: int
+    free_by_ratio_kib: int
     uncertain: tuple[str, ...] = ()
     device_holders: ReadOnlyMap[int, tuple[Owner, ...]] = MappingProxyType({})
 
@@ -114,12 +113,12 @@ def offer(facts: HostFacts, usage: Usage, uncertain: Iterable[str] = ()) -> Offe
     return Offer(
         facts=facts,
         cells=tuple(_cell_offer(cell, rows[cell.id]) for cell in facts.cells if cell.id in rows),
-        devices=facts.devices.free(usage.pci),
+        free_devices=facts.devices.free(usage.pci),
         floating=host.shared.free,
         floating_limit=host.shared.limit,
-        shared=host.shared_cpus.mask,
-        memory_kib=host.memory_kib.free,
-        memory_really_kib=really_free(host.memory_kib),
+        shared_cpus=host.shared_cpus.mask,
+        free_kib=really_free(host.memory_kib),
+        free_by_ratio_kib=host.memory_kib.free,
         uncertain=tuple(uncertain),
         device_holders=facts.devices.holders(usage.pci),
     )
@@ -166,12 +165,12 @@ def _cell_offer(facts: CellFacts, row: CellUsage) -> CellOffer:
     memory = row.memory_kib
     return CellOffer(
         facts=facts,
-        free=row.dedicated.free.mask,
+        free_cpus=row.dedicated.free.mask,
         floating=row.shared.free,
         floating_limit=row.shared.limit,
-        memory_kib=really_free(memory),
-        memory_by_ratio_kib=memory.free,
-        memory_total_kib=memory.total - memory.reserved,
+        free_kib=really_free(memory),
+        free_by_ratio_kib=memory.free,
+        total_kib=memory.total - memory.reserved,
         pages=tuple(
             FreePages(size_kib=page.size_kib, free=page.free, total=page.total, reserved=page.reserved)
             for page in row.pages

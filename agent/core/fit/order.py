@@ -19,19 +19,19 @@ def ordered(request: InstanceRequest, offer: Offer, rules: FitRules) -> tuple[Ce
     is_pinned = request.cpu_policy in ("dedicated", "mixed")
 
     def key(room: CellOffer) -> tuple[int, int, int]:
-        cpus = room.free.bit_count() if is_pinned else room.floating
+        cpus = room.free_cpus.bit_count() if is_pinned else room.floating
         return towards * devices.get(room.facts.id, 0), fullest * cpus, fullest * _memory(room)
 
     return tuple(sorted(hosts, key=key))
 
 
 def _memory(room: CellOffer) -> int:
-    return room.memory_kib + sum(pages.free * pages.size_kib for pages in room.pages)
+    return room.free_kib + sum(pages.free * pages.size_kib for pages in room.pages)
 
 
 def _devices_by_cell(offer: Offer) -> dict[int | None, int]:
     counts: dict[int | None, int] = {}
     for pool in offer.facts.devices.pools:
         cell = pool.first.cell
-        counts[cell] = counts.get(cell, 0) + (pool.devices & offer.devices).bit_count()
+        counts[cell] = counts.get(cell, 0) + (pool.devices & offer.free_devices).bit_count()
     return counts

@@ -80,9 +80,9 @@ def _small_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer)
 
 def free_memory(request: InstanceRequest, room: CellOffer) -> int:
     """Small-page memory in KiB that the cell has for one cell of such a guest."""
-    by_ratio, really = room.memory_by_ratio_kib, room.memory_kib
+    by_ratio, really = room.free_by_ratio_kib, room.free_kib
     if request.cpu_policy == "dedicated":
         return really
     if request.cpu_policy == "mixed" or request.page_size is not None:
         return min(really, by_ratio)
-    return min(room.memory_total_kib, by_ratio)
+    return min(room.total_kib, by_ratio)

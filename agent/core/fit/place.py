@@ -20,7 +20,7 @@ def place_cell(
     """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. threads: as of `pin`."""
     pins = pin(
         room.facts,
-        room.free,
+        room.free_cpus,
         request.thread_policy,
         len(cell.pinned),
         own_emulator=wants_emulator_cpu(request, cell),
@@ -57,7 +57,7 @@ def placement(
         cells=tuple(cells),
         emulator_cpus=emulator_cpus(request, cells, offer) if own is None else CpuSet([own]),
         emulator_own=own,
-        shared_cpus=CpuSet() if cells else CpuSet.from_mask(offer.shared),
+        shared_cpus=CpuSet() if cells else CpuSet.from_mask(offer.shared_cpus),
         devices=tuple(devices),
     )
 
@@ -65,8 +65,8 @@ def placement(
 def emulator_cpus(request: InstanceRequest, cells: Sequence[CellPlacement], offer: Offer) -> CpuSet:
     """Where emulator threads without a CPU of their own run: the shared set (policy share, where one is configured),
     else beside the vCPUs that are not realtime (nova-rules B4)."""
-    if request.emulator_policy == "share" and offer.shared and not offer.facts.is_legacy:
-        return CpuSet.from_mask(offer.shared)
+    if request.emulator_policy == "share" and offer.shared_cpus and not offer.facts.is_legacy:
+        return CpuSet.from_mask(offer.shared_cpus)
     beside = CpuSet()
     for cell in cells:
         if cell.vcpus - CpuSet(cell.pins) - request.realtime:

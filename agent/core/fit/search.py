@@ -171,7 +171,7 @@ def _reached(need: Need, offer: Offer) -> Mapping[int | None, int]:
     pools = offer.facts.devices.pools
     masks: dict[int | None, int] = {}
     for number in need.pools:
-        if free := pools[number].devices & offer.devices:
+        if free := pools[number].devices & offer.free_devices:
             cell = pools[number].first.cell
             masks[cell] = masks.get(cell, 0) | free
     if need.request.numa_policy != "socket":

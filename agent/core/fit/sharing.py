@@ -94,5 +94,5 @@ class _Sharing:
 def _less(room: CellOffer, made: CellPlacement, own: int | None) -> CellOffer:
     """What is left for other cells of the same guest, which may not over-commit the host cell with each other."""
     is_small = made.page_size_kib == room.facts.small_kib
-    total_kib = room.memory_total_kib - (made.memory_kib if is_small else 0)
-    return msgspec.structs.replace(take_cell(room, made, own), memory_total_kib=total_kib)
+    total_kib = room.total_kib - (made.memory_kib if is_small else 0)
+    return msgspec.structs.replace(take_cell(room, made, own), total_kib=total_kib)

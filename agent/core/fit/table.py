@@ -68,14 +68,14 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
     if asked and policy == "require" and facts.threads < 2:
         yield NoSiblings(guest_cell=cell.id, cell=facts.id)
         return
-    free = CpuSet.from_mask(room.free)
+    free = CpuSet.from_mask(room.free_cpus)
     if len(free) < asked:
         yield _cpus_short(cell, room, asked + own)
         return
-    can = placeable(facts, room.free, policy)
+    can = placeable(facts, room.free_cpus, policy)
     if can < asked and policy is not None:
         yield ThreadsShort(guest_cell=cell.id, cell=facts.id, policy=policy, asked=asked, placeable=can, free=free)
-    elif own and not has_emulator_cpu(facts, room.free, policy, asked):
+    elif own and not has_emulator_cpu(facts, room.free_cpus, policy, asked):
         yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free)
 
 
@@ -85,7 +85,7 @@ def _cpus_short(cell: CellRequest, room: CellOffer, asked: int) -> CpusShort:
         guest_cell=cell.id,
         cell=facts.id,
         asked=asked,
-        free=CpuSet.from_mask(room.free),
+        free=CpuSet.from_mask(room.free_cpus),
         dedicated=CpuSet.from_mask(facts.dedicated),
         holders=tuple(holder for holder in room.holders if facts.dedicated >> holder.cpu & 1),
     )

@@ -25,10 +25,10 @@ def take(offer: Offer, placement: Placement) -> Offer:
     return msgspec.structs.replace(
         offer,
         cells=cells,
-        devices=offer.devices & ~_devices_gone(offer, placement),
+        free_devices=offer.free_devices & ~_devices_gone(offer, placement),
         floating=offer.floating - floating,
-        memory_kib=offer.memory_kib - memory_kib,
-        memory_really_kib=offer.memory_really_kib - memory_kib,
+        free_by_ratio_kib=offer.free_by_ratio_kib - memory_kib,
+        free_kib=offer.free_kib - memory_kib,
     )
 
 
@@ -40,10 +40,10 @@ def take_cell(room: CellOffer, cell: CellPlacement, emulator: int | None = None)
     floating = len(cell.vcpus) - len(cell.pins)
     return msgspec.structs.replace(
         room,
-        free=CpuMask(room.free & ~gone),
+        free_cpus=CpuMask(room.free_cpus & ~gone),
         floating=room.floating - floating,
-        memory_kib=room.memory_kib - small,
-        memory_by_ratio_kib=room.memory_by_ratio_kib - small,
+        free_kib=room.free_kib - small,
+        free_by_ratio_kib=room.free_by_ratio_kib - small,
         pages=room.pages if is_small else tuple(_pages_after(room.pages, cell)),
     )
 
@@ -93,7 +93,7 @@ def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Ite
         where = f"on cell {before.facts.id}"
         if after.floating < min(before.floating, 0):
             yield f"too many floating vCPUs {where}"
-        if request.cpu_policy == "dedicated" and after.memory_kib < min(before.memory_kib, 0):
+        if request.cpu_policy == "dedicated" and after.free_kib < min(before.free_kib, 0):
             yield f"too much memory {where}"
         if any(now.free < min(was.free, 0) for was, now in zip(before.pages, after.pages, strict=True)):
             yield f"too many pages {where}"
@@ -109,7 +109,7 @@ def _cell_faults(request: InstanceRequest, placement: Placement, offer: Offer) -
         extra = 1 << own if n == 0 and own is not None else 0
         gone = given.cpus.mask | given.idle_cpus.mask
         room = rooms[given.host_cell]
-        if gone & extra or (gone | extra) & (taken | ~room.free):
+        if gone & extra or (gone | extra) & (taken | ~room.free_cpus):
             yield f"CPUs of guest cell {asked.id} are taken, or not in cell {given.host_cell}"
         taken |= gone | extra
         if (asked.id, asked.vcpus, asked.memory_kib) != (given.guest_cell, given.vcpus, given.memory_kib):
@@ -126,6 +126,6 @@ def _device_faults(request: InstanceRequest, placement: Placement, offer: Offer)
     for given in placement.devices:
         for address in given.devices:
             number = facts.number[address]
-            if not (offer.devices & ~taken) >> number & 1:
+            if not (offer.free_devices & ~taken) >> number & 1:
                 yield f"device {address} is taken"
             taken |= 1 << number | facts.relatives.get(number, 0)

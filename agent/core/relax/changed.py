@@ -127,8 +127,8 @@ def _with_more(offer: Offer, more: MoreFree) -> Offer:
         offer,
         cells=tuple(with_lack(room, lacks[room.facts.id]) if room.facts.id in lacks else room for room in offer.cells),
         floating=offer.floating + more.floating + sum(lack.floating for lack in more.cells),
-        memory_kib=offer.memory_kib + memory_kib,
-        memory_really_kib=offer.memory_really_kib + memory_kib,
+        free_by_ratio_kib=offer.free_by_ratio_kib + memory_kib,
+        free_kib=offer.free_kib + memory_kib,
     )
 
 
@@ -136,10 +136,10 @@ def with_lack(room: CellOffer, lack: CellLack) -> CellOffer:
     """The host cell once others have given back what was lacking."""
     return msgspec.structs.replace(
         room,
-        free=CpuMask(room.free | lack.cpus.mask & room.facts.dedicated),
+        free_cpus=CpuMask(room.free_cpus | lack.cpus.mask & room.facts.dedicated),
         floating=room.floating + lack.floating,
-        memory_kib=room.memory_kib + lack.memory_kib,
-        memory_by_ratio_kib=room.memory_by_ratio_kib + lack.memory_kib,
+        free_kib=room.free_kib + lack.memory_kib,
+        free_by_ratio_kib=room.free_by_ratio_kib + lack.memory_kib,
         pages=tuple(_with_pages(room.pages, lack)),
     )
 

@@ -50,7 +50,7 @@ def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Cel
     facts = room.facts
     floating = len(cell.vcpus) - len(cell.pinned)
     own = wants_emulator_cpu(request, cell)
-    cpus = _cpus_lacking(facts, room.free, request, len(cell.pinned), own=own) if cell.pinned else CpuSet()
+    cpus = _cpus_lacking(facts, room.free_cpus, request, len(cell.pinned), own=own) if cell.pinned else CpuSet()
     if cpus is None or floating > min(facts.shared.bit_count(), max(room.floating_limit, 0)):
         return None
     memory = _memory_lacking(cell, request, room)
@@ -129,7 +129,7 @@ def _small_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer)
         return None
     lacking_kib = max(0, cell.memory_kib - free_memory(request, room))
     grown = with_lack(room, CellLack(cell=room.facts.id, memory_kib=lacking_kib))
-    used_kib = room.memory_total_kib - room.memory_kib
+    used_kib = room.total_kib - room.free_kib
     return lacking_kib if lacking_kib <= used_kib and free_memory(request, grown) >= cell.memory_kib else None
 
 
@@ -161,7 +161,7 @@ def _with_host(case: Case, lacks: Sequence[CellLack]) -> MoreFree | None:
     more = max(0, floating - offer.floating - given) if floating else 0
     more_kib = 0
     if request.page_size in {None, "small"} | {room.facts.small_kib for room in offer.cells}:
-        free_kib = offer.memory_really_kib if request.cpu_policy == "dedicated" else offer.memory_kib
+        free_kib = offer.free_kib if request.cpu_policy == "dedicated" else offer.free_by_ratio_kib
         more_kib = max(0, request.memory_kib - free_kib - given_kib)
     taken_kib = host.memory_kib.used + host.memory_kib.promised
     if given + more > host.shared.used + host.shared.promised or given_kib + more_kib > taken_kib:

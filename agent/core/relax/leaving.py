@@ -57,10 +57,10 @@ def at_best(offer: Offer, gone: Collection[Holds]) -> Offer:
     return msgspec.structs.replace(
         offer,
         cells=tuple(_room_at_best(room, cpus, gone) for room in offer.cells),
-        devices=offer.devices | _devices_at_best(offer.facts.devices, gone),
+        free_devices=offer.free_devices | _devices_at_best(offer.facts.devices, gone),
         floating=offer.floating + floating,
-        memory_kib=offer.memory_kib + memory_kib,
-        memory_really_kib=offer.memory_really_kib + memory_kib,
+        free_by_ratio_kib=offer.free_by_ratio_kib + memory_kib,
+        free_kib=offer.free_kib + memory_kib,
         uncertain=uncertain,
     )
 
@@ -74,10 +74,10 @@ def _room_at_best(room: CellOffer, cpus: int, gone: Collection[Holds]) -> CellOf
     memory_kib = sum(holds.cell_memory_kib.get(cell, 0) for holds in gone)
     return msgspec.structs.replace(
         room,
-        free=CpuMask(room.free | cpus & room.facts.dedicated),
+        free_cpus=CpuMask(room.free_cpus | cpus & room.facts.dedicated),
         floating=room.floating + sum(holds.cell_shared.get(cell, 0) for holds in gone),
-        memory_kib=room.memory_kib + memory_kib,
-        memory_by_ratio_kib=room.memory_by_ratio_kib + memory_kib,
+        free_kib=room.free_kib + memory_kib,
+        free_by_ratio_kib=room.free_by_ratio_kib + memory_kib,
         pages=tuple(
             msgspec.structs.replace(pool, free=pool.free + back.get((cell, pool.size_kib), 0)) for pool in room.pages
         ),

@@ -148,7 +148,7 @@ def _distinct(requests: Iterable[PciRequest]) -> list[PciRequest]:
 def _emulator_policies(case: Case) -> Iterable[Relaxation]:
     """Shared CPUs only where there are some apart from the dedicated ones."""
     request, now = case.request, case.request.emulator_policy
-    share: tuple[EmulatorPolicy, ...] = ("share",) if case.offer.shared and not case.facts.is_legacy else ()
+    share: tuple[EmulatorPolicy, ...] = ("share",) if case.offer.shared_cpus and not case.facts.is_legacy else ()
     policies: tuple[EmulatorPolicy | None, ...] = ()
     if now == "isolate":
         policies = (*share, None)

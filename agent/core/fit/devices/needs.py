@@ -37,7 +37,7 @@ def needs(requests: tuple[PciRequest, ...], offer: Offer) -> tuple[Need, ...]:
     """What of the offer would do for each request, looked at alone."""
     devices = offer.facts.devices
     pools = [_pools(request, devices) for request in requests]
-    common = market(pools, devices, offer.devices)
+    common = market(pools, devices, offer.free_devices)
     return tuple(
         _need(request, some, common, place, offer)
         for place, (request, some) in enumerate(zip(requests, pools, strict=True))
@@ -48,12 +48,12 @@ def in_one_market(needs: Sequence[Need], offer: Offer) -> tuple[Market, Sequence
     """What they all compete for, and the place of each in it."""
     if needs and all(need.market is needs[0].market for need in needs):
         return needs[0].market, [need.place for need in needs]
-    return market([need.pools for need in needs], offer.facts.devices, offer.devices), range(len(needs))
+    return market([need.pools for need in needs], offer.facts.devices, offer.free_devices), range(len(needs))
 
 
 def free_by_cell(need: Need, offer: Offer) -> dict[int | None, int]:
     """Free devices that would do, by the cell that the kernel names for them."""
-    pools, free = offer.facts.devices.pools, offer.devices
+    pools, free = offer.facts.devices.pools, offer.free_devices
     counts: dict[int | None, int] = {}
     for number in need.pools:
         pool = pools[number]

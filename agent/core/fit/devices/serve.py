@@ -86,14 +86,14 @@ def _short(need: Need, offer: Offer) -> DevicesShort:
         asked=need.request.count,
         free=_most(need.pools, offer),
         offered=offered.bit_count(),
-        holders=_holders(offered & ~offer.devices, offer),
+        holders=_holders(offered & ~offer.free_devices, offer),
     )
 
 
 def _most(numbers: Iterable[int], offer: Offer) -> int:
     """Free devices of these pools that can be given at once: a physical function counts only where its virtual ones
     would not do."""
-    pools, free = offer.facts.devices.pools, offer.devices
+    pools, free = offer.facts.devices.pools, offer.free_devices
     some = [pools[n] for n in numbers if pools[n].devices & free]
     parts = {pool.family for pool in some if not pool.is_whole}
     return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_whole and pool.family in parts))
