@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuMask, CpuSet
+from agent.core.cpuset import CpuMask, CpuSet, lowest
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
 from agent.core.ledger import Holds
@@ -29,9 +29,9 @@ class FreeCpus:
         """The lowest one that is left in the cell of `cpu`, else in any cell."""
         for entry in sorted(self._cells, key=lambda cell: not cell[0] >> cpu & 1):
             if entry[1]:
-                lowest = entry[1] & -entry[1]
-                entry[1] &= ~lowest
-                return lowest.bit_length() - 1
+                found = lowest(entry[1])
+                entry[1] &= ~(1 << found)
+                return found
         return None
 
 

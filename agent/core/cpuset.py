@@ -5,6 +5,8 @@ The kernel writes lists of NUMA node ids in the same form, so a nodeset is a `Cp
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, count
@@ -32,6 +34,16 @@ CpuMask = NewType("CpuMask", int)
 
 
 NO_CPUS = CpuMask(0)
+
+
+def lowest(mask: int) -> int:
+    """Number of the lowest bit that is set; -1 where none is."""
+    return (mask & -mask).bit_length() - 1
+
+
+def union(masks: Iterable[int]) -> int:
+    """Every bit that is set in any of them."""
+    return functools.reduce(operator.or_, masks, 0)
 
 
 class CpuSet:
@@ -99,7 +111,7 @@ class CpuSet:
         """Smallest member; ValueError when empty."""
         if not self.mask:
             raise ValueError("the empty CpuSet has no lowest member")
-        return (self.mask & -self.mask).bit_length() - 1
+        return lowest(self.mask)
 
     def __contains__(self, number: object) -> bool:
         return isinstance(number, int) and number >= 0 and bool(self.mask >> number & 1)

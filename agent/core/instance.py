@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from types import MappingProxyType
 from typing import Literal
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.pci_request import PciNumaPolicy, PciRequest
 from agent.core.values import ReadOnlyMap, Value
 
@@ -132,4 +130,4 @@ class InstanceRequest(Value, frozen=True, kw_only=True):
     @property
     def pinned(self) -> CpuSet:
         """The vCPUs with a host CPU of their own."""
-        return CpuSet.from_mask(functools.reduce(operator.or_, (cell.pinned.mask for cell in self.cells), 0))
+        return CpuSet.from_mask(union(cell.pinned.mask for cell in self.cells))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cpuset import HIGHEST_ID, NO_CPUS, CpuSet
+from agent.core.cpuset import HIGHEST_ID, NO_CPUS, CpuSet, lowest, union
 
 NUMBERS = st.frozensets(st.integers(min_value=0, max_value=2100), max_size=80)
 RANGES = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), max_size=8)
@@ -148,6 +148,13 @@ def test_it_cannot_be_changed() -> None:
     with pytest.raises(AttributeError, match="immutable"):
         cpus.mask = NO_CPUS
     assert cpus == CpuSet.parse("1-2")
+
+
+@given(st.lists(st.frozensets(st.integers(0, 300)), max_size=4))
+def test_masks_have_the_union_and_the_lowest_bit_that_their_sets_have(sets: list[frozenset[int]]) -> None:
+    everything = frozenset[int]().union(*sets)
+    mask = union(CpuSet(some).mask for some in sets)
+    assert (mask, lowest(mask)) == (CpuSet(everything).mask, min(everything, default=-1))
 
 
 def test_it_names_its_lowest_member_and_the_empty_set_has_none() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from agent.core.conflicts import Owner
-from agent.core.cpuset import CpuMask
+from agent.core.cpuset import CpuMask, lowest
 from agent.core.fit.devices.facts import DeviceFacts, device_facts
 from agent.core.holds import HostSets, host_sets
 from agent.core.host_config import HostConfig
@@ -138,7 +138,7 @@ def _cell_facts(cell: HostCell, topology: HostTopology, sets: HostSets) -> CellF
         threads=max((core.members.bit_count() for core in _cores(usable, members, sets)), default=1),
         socket=sockets.pop() if len(sockets) == 1 else None,
         distances=cell.distances,
-        caches=tuple(CpuMask(mask) for mask in sorted(caches, key=_lowest) if mask),
+        caches=tuple(CpuMask(mask) for mask in sorted(caches, key=lowest) if mask),
         small_kib=topology.page_size_kib,
         has_cpus=bool(cell.cpus),
         allowed=cell.allowed,
@@ -150,15 +150,11 @@ def _cores(cpus: int, members: CpuMask, sets: HostSets) -> tuple[Core, ...]:
     cores = []
     left = cpus & members
     while left:
-        cpu = _lowest(left)
+        cpu = lowest(left)
         whole = sets.siblings.get(cpu, CpuMask(1 << cpu)) & members
         cores.append(Core(members=CpuMask(whole), dedicated=CpuMask(whole & cpus)))
         left &= ~whole
     return tuple(cores)
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
 
 
 def _cell_offer(facts: CellFacts, row: CellUsage) -> CellOffer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agent.core.cpuset import lowest
+
 
 class Shortage(NamedTuple):
     """Rows that together have too few columns to choose from (Hall): columns has fewer bits than rows has members."""
@@ -33,7 +35,7 @@ class Matching:
             here = path.pop()
             open_columns = self.rows[here] & columns & ~tried
             while open_columns:
-                column = (open_columns & -open_columns).bit_length() - 1
+                column = lowest(open_columns)
                 open_columns &= open_columns - 1
                 tried |= 1 << column
                 came_from[column] = here
@@ -87,7 +89,7 @@ def first_match(rows: Sequence[int], columns: int) -> tuple[int, ...] | Shortage
     for row in range(len(rows)):
         lower = rows[row] & left & ((1 << found.column_of[row]) - 1)
         while lower:
-            column = (lower & -lower).bit_length() - 1
+            column = lowest(lower)
             lower &= lower - 1
             if _moved(found, row, column, left):
                 break

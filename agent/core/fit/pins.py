@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet
+from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet, lowest
 from agent.core.fit.host import CellFacts
 from agent.core.instance import ThreadPolicy
 
@@ -60,7 +60,7 @@ def pin(
     if chosen is None or not own_emulator:
         return chosen
     left = free & ~CpuSet(chosen.cpus).mask & ~chosen.idle
-    return chosen._replace(emulator=CpuSet.from_mask(left).lowest) if left else None
+    return chosen._replace(emulator=lowest(left)) if left else None
 
 
 def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Pins | None:
@@ -93,7 +93,7 @@ def _isolated(cell: CellFacts, free: CpuMask, vcpus: int) -> Pins | None:
     # cores with few siblings first: they leave the most to others
     fewest = sorted(whole, key=int.bit_count)[:vcpus] if len({core.bit_count() for core in whole}) > 1 else whole
     cores = _near(cell, fewest, vcpus)
-    cpus = tuple(_lowest(core) for core in cores)
+    cpus = tuple(lowest(core) for core in cores)
     taken = CpuSet(cpus).mask
     return Pins(cpus, idle=CpuMask(sum(cores) & ~taken))
 
@@ -121,12 +121,8 @@ def _near(cell: CellFacts, cores: Sequence[int], wanted: int) -> Sequence[int]:
     if enough:
         return min(enough, key=len)[:wanted]
     by_size = sorted(groups, key=len, reverse=True)
-    return sorted([core for group in by_size for core in group][:wanted], key=_lowest)
+    return sorted([core for group in by_size for core in group][:wanted], key=lowest)
 
 
 def _first(core: int, threads: int) -> list[int]:
     return list(CpuSet.from_mask(core))[:threads]
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1

@@ -10,10 +10,10 @@ together) that any completion could reach. Its steps are limited by FitRules.mos
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.branch import Branch, Demand
 from agent.core.fit.devices.needs import Need, sockets
 from agent.core.fit.devices.serve import serve
@@ -151,7 +151,7 @@ def _demand(kind: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only
     by_cell = _reached(need, offer)
     if need.elsewhere and not near_only:
         anywhere = need.request.numa_policy == "preferred" or offer.facts.is_one_cell
-        elsewhere = _union(by_cell.values()) if anywhere else by_cell.get(None, 0)
+        elsewhere = union(by_cell.values()) if anywhere else by_cell.get(None, 0)
     wanted = sum(one.request.count for one in kind)
     return Demand(wanted=wanted, near=tuple(by_cell.get(cell, 0) for cell in ids), elsewhere=elsewhere)
 
@@ -161,8 +161,8 @@ def _together(demands: Sequence[Demand]) -> Demand:
         return demands[0]
     return Demand(
         wanted=sum(one.wanted for one in demands),
-        near=tuple(map(_union, zip(*(one.near for one in demands), strict=True))),
-        elsewhere=_union(one.elsewhere for one in demands),
+        near=tuple(map(union, zip(*(one.near for one in demands), strict=True))),
+        elsewhere=union(one.elsewhere for one in demands),
     )
 
 
@@ -192,7 +192,7 @@ def _regions(table: Table, everything: int) -> Iterator[int]:
     """Sets of host cells that lie close together, the closest first and all of them last."""
     hosts = table.hosts
     if 1 < len(table.rows) < len(hosts):
-        usable = everything & _union(table.rows)
+        usable = everything & union(table.rows)
         seen = {everything}
         for radius in _radii(hosts)[:-1]:
             for room in hosts:
@@ -201,13 +201,6 @@ def _regions(table: Table, everything: int) -> Iterator[int]:
                     seen.add(mask)
                     yield mask
     yield everything
-
-
-def _union(rows: Iterable[int]) -> int:
-    mask = 0
-    for row in rows:
-        mask |= row
-    return mask
 
 
 def _radii(hosts: Sequence[CellOffer]) -> list[int]:

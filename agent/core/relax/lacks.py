@@ -7,11 +7,9 @@ not count here, so that an answer may still be wrong where they must be near: `r
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 
-from agent.core.cpuset import CpuMask, CpuSet
+from agent.core.cpuset import CpuMask, CpuSet, union
 from agent.core.fit.devices.flow import cheapest
 from agent.core.fit.devices.needs import needs
 from agent.core.fit.host import CellFacts, CellOffer, FreePages
@@ -92,12 +90,12 @@ def _ways(facts: CellFacts, free: int, policy: ThreadPolicy | None, asked: int) 
     if policy == "isolate":
         whole = [core.members for core in facts.cores if core.members == core.dedicated]
         cheap = sorted(whole, key=lambda core: ((core & ~free).bit_count(), core.bit_count()))
-        yield _union(core & ~free for core in cheap[:asked])
+        yield union(core & ~free for core in cheap[:asked])
     elif policy == "require":
         for n in range(2, facts.threads + 1):
             able = [core.dedicated for core in facts.cores if core.dedicated.bit_count() >= n]
             cheap = sorted(able, key=lambda core: max(0, n - (core & free).bit_count()))
-            yield _union(_lowest(core & ~free, n - (core & free).bit_count()) for core in cheap[: -(-asked // n)])
+            yield union(_lowest(core & ~free, n - (core & free).bit_count()) for core in cheap[: -(-asked // n)])
     else:
         yield _lowest(facts.dedicated & ~free, asked - free.bit_count())
 
@@ -181,7 +179,3 @@ def _near(case: Case) -> dict[int, int]:
 
 def _lowest(mask: int, count: int) -> int:
     return CpuSet(list(CpuSet.from_mask(mask))[: max(0, count)]).mask
-
-
-def _union(masks: Iterable[int]) -> int:
-    return functools.reduce(operator.or_, masks, 0)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Collection, Iterable
 from types import MappingProxyType
 
 import msgspec
 
-from agent.core.cpuset import CpuMask, CpuSet
+from agent.core.cpuset import CpuMask, CpuSet, union
 from agent.core.fit.devices.facts import DeviceFacts
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.ledger import Holds
@@ -50,7 +48,7 @@ def without(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
 def at_best(offer: Offer, gone: Collection[Holds]) -> Offer:
     """At least what `without` would give, without adding up the whole host: what these guests hold, as if nobody else
     held any of it."""
-    cpus = functools.reduce(operator.or_, ((holds.cpus | holds.sibling_cpus).mask for holds in gone), 0)
+    cpus = union((holds.cpus | holds.sibling_cpus).mask for holds in gone)
     floating = sum(holds.host_shared + sum(holds.cell_shared.values()) for holds in gone)
     memory_kib = sum(holds.host_memory_kib + sum(holds.cell_memory_kib.values()) for holds in gone)
     uncertain = () if any(holds.uncertain for holds in gone) else offer.uncertain
@@ -87,7 +85,7 @@ def _room_at_best(room: CellOffer, cpus: int, gone: Collection[Holds]) -> CellOf
 def _devices_at_best(facts: DeviceFacts, gone: Collection[Holds]) -> int:
     """What is offered of their devices and of the relatives of these; all that is offered where one has a mediated
     device, whose function it does not name."""
-    offered = functools.reduce(operator.or_, (pool.devices for pool in facts.pools), 0)
+    offered = union(pool.devices for pool in facts.pools)
     if any(holds.mdevs for holds in gone):
         return offered
     mask = 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.core.conflicts import Conflict, ConflictKind, Resource, conflict, settled
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.guest import Sighting
 from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
 from agent.core.host_config import HostConfig
@@ -89,7 +87,7 @@ def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Book
 
 def _host_usage(topology: HostTopology, config: HostConfig, sets: HostSets, books: _Books) -> HostUsage:
     shared = CpuSet.from_mask(sets.usable & sets.shared)
-    in_cells = functools.reduce(operator.or_, sets.cells.values(), 0)
+    in_cells = union(sets.cells.values())
     floating = sum(books.memory.cell_shared.values()) + books.memory.host_shared
     return HostUsage(
         dedicated=cpu_amount(sets.usable & sets.dedicated, books.cpus),
