@@ -152,6 +152,15 @@ def test_a_guest_without_cells_is_short_of_what_the_host_has_as_a_whole() -> Non
     )
 
 
+def test_guests_that_may_not_over_commit_are_told_the_same_of_a_host_that_others_have_filled_by_its_ratio() -> None:
+    where = host({0: Node("0-3", 4096)}, dedicated="1-3", shared="0", reserve_mem=0, ratio_mem=3.0)
+    whole = CellRequest(id=0, vcpus=CpuSet([0]), memory_kib=2048 * MIB)
+    small = InstanceRequest(vcpus=1, memory_kib=2048 * MIB, cells=(whole,), page_size="small")
+    for request in (pinned(1, mem=2048), small):
+        assert found(request, where, guest("a", mem=3000))[0] == MoreFree(memory_kib=952 * MIB)
+    assert found(msgspec.structs.replace(small, page_size=None), where, guest("a", mem=3000)) == ()
+
+
 def test_a_guest_that_floats_is_short_of_room_for_its_vcpus() -> None:
     floating = InstanceRequest(vcpus=2, memory_kib=512 * MIB)
     assert found(floating, two_cells(), guest("a", vcpus=7)) == (

@@ -12,6 +12,7 @@ from agent.core.fit.devices.serve import needs, serve, too_far, unserved
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
 from agent.core.fit.order import ordered
+from agent.core.fit.pages import host_free_kib, host_takes_small
 from agent.core.fit.place import place_cell, placement
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.fit.search import Choice, Stopped, choose, nearest
@@ -142,7 +143,7 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
         yield SharedOverRatio(
             guest_cell=None, cell=None, asked=floating, free=offer.floating, limit=offer.floating_limit
         )
-    if _wants_small_pages(request, offer):
+    if host_takes_small(request, offer):
         yield from _host_memory_reasons(request.memory_kib, request, offer)
 
 
@@ -152,16 +153,7 @@ def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
     return request.emulator_policy == "isolate"
 
 
-def _wants_small_pages(request: InstanceRequest, offer: Offer) -> bool:
-    return request.page_size in {None, "small", *(room.facts.small_kib for room in offer.cells)}
-
-
 def _host_memory_reasons(asked_kib: int, request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
-    """Small-page memory of all cells together: guests without cells have some of it, and of no cell's in the books."""
-    free_kib = offer.free_by_ratio_kib
-    if request.cpu_policy == "dedicated":
-        free_kib = offer.free_kib
-    elif request.cpu_policy == "mixed" or request.page_size is not None:
-        free_kib = min(offer.free_kib, offer.free_by_ratio_kib)
+    free_kib = host_free_kib(request, offer)
     if asked_kib > max(free_kib, 0):
         yield MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=free_kib)

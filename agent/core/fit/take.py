@@ -8,6 +8,7 @@ import msgspec
 
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.host import CellOffer, FreePages, Offer
+from agent.core.fit.pages import cell_free_kib
 from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 
@@ -93,7 +94,7 @@ def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Ite
         where = f"on cell {before.facts.id}"
         if after.floating < min(before.floating, 0):
             yield f"too many floating vCPUs {where}"
-        if request.cpu_policy == "dedicated" and after.free_kib < min(before.free_kib, 0):
+        if cell_free_kib(request, after) < min(cell_free_kib(request, before), 0):
             yield f"too much memory {where}"
         if any(now.free < min(was.free, 0) for was, now in zip(before.pages, after.pages, strict=True)):
             yield f"too many pages {where}"

@@ -13,7 +13,7 @@ from agent.core.cpuset import CpuMask, CpuSet, union
 from agent.core.fit.devices.flow import cheapest
 from agent.core.fit.devices.needs import needs
 from agent.core.fit.host import CellFacts, CellOffer, FreePages
-from agent.core.fit.pages import free_memory
+from agent.core.fit.pages import cell_free_kib, host_free_kib, host_takes_small, huge_pools, may_take_small
 from agent.core.fit.pins import has_emulator_cpu, placeable
 from agent.core.fit.table import wants_emulator_cpu
 from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
@@ -103,13 +103,12 @@ def _ways(facts: CellFacts, free: int, policy: ThreadPolicy | None, asked: int) 
 def _memory_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> tuple[int, int] | None:
     """The size of pages that the least is lacking of, and how much: KiB of small ones, else pages. None: none will
     do."""
-    small, wish = room.facts.small_kib, request.page_size
+    small = room.facts.small_kib
     if not room.facts.allowed:
         return None
-    pools = () if wish in (None, "small", small) else room.pages
-    huge = [pool for pool in pools if wish in ("large", "any", pool.size_kib)]
-    found = [lack for pool in huge if (lack := _pages_lacking(cell, pool)) is not None]
-    if wish in (None, "small", "any", small):
+    pools = huge_pools(request, room)
+    found = [lack for pool in pools if (lack := _pages_lacking(cell, pool)) is not None]
+    if may_take_small(request, room):
         lacking_kib = _small_lacking(cell, request, room)
         found += [] if lacking_kib is None else [(small, lacking_kib)]
     return min(found, key=lambda lack: (lack[1] * (1 if lack[0] == small else lack[0]), -lack[0]), default=None)
@@ -125,10 +124,10 @@ def _pages_lacking(cell: CellRequest, pool: FreePages) -> tuple[int, int] | None
 def _small_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> int | None:
     if cell.memory_kib % room.facts.small_kib:
         return None
-    lacking_kib = max(0, cell.memory_kib - free_memory(request, room))
+    lacking_kib = max(0, cell.memory_kib - cell_free_kib(request, room))
     grown = with_lack(room, CellLack(cell=room.facts.id, memory_kib=lacking_kib))
     used_kib = room.total_kib - room.free_kib
-    return lacking_kib if lacking_kib <= used_kib and free_memory(request, grown) >= cell.memory_kib else None
+    return lacking_kib if lacking_kib <= used_kib and cell_free_kib(request, grown) >= cell.memory_kib else None
 
 
 def _row(cell: CellRequest, request: InstanceRequest, rooms: Iterable[CellOffer]) -> dict[int, CellLack]:
@@ -158,9 +157,8 @@ def _with_host(case: Case, lacks: Sequence[CellLack]) -> MoreFree | None:
     given, given_kib = sum(lack.floating for lack in lacks), sum(lack.memory_kib for lack in lacks)
     more = max(0, floating - offer.floating - given) if floating else 0
     more_kib = 0
-    if request.page_size in {None, "small"} | {room.facts.small_kib for room in offer.cells}:
-        free_kib = offer.free_kib if request.cpu_policy == "dedicated" else offer.free_by_ratio_kib
-        more_kib = max(0, request.memory_kib - free_kib - given_kib)
+    if host_takes_small(request, offer):
+        more_kib = max(0, request.memory_kib - host_free_kib(request, offer) - given_kib)
     taken_kib = host.memory_kib.used + host.memory_kib.promised
     if given + more > host.shared.used + host.shared.promised or given_kib + more_kib > taken_kib:
         return None
