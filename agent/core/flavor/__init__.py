@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from agent.core.cpuset import HIGHEST_ID
-from agent.core.flavor.cells import Size, by_hand, cells, count, without_cells
-from agent.core.flavor.cpus import CpuTerms, cpu_terms
+from agent.core.flavor.cells import Size, cell_count, cells, explicit_cells, without_cells
+from agent.core.flavor.cpu_topology import cpu_topology
+from agent.core.flavor.cpus import CpuPolicies, cpu_policies
 from agent.core.flavor.devices import devices
 from agent.core.flavor.faults import FaultKind, Faults, Property, Requested, RequestFault
-from agent.core.flavor.keys import note_others, unknown
+from agent.core.flavor.known_properties import note_others, unknown
 from agent.core.flavor.memory import memory_locked, page_size
 from agent.core.flavor.reading import UNREAD, Reading, Unread
-from agent.core.flavor.shape import cpu_topology
 from agent.core.host_config import HostConfig
 from agent.core.instance import CellRequest, Flavor, InstanceRequest, PageWord, RequestSpec
 
@@ -27,10 +27,10 @@ def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
     """
     reading = Reading(spec)
     vcpus, memory_mb = _vcpus(reading, spec.flavor), _memory_mb(reading, spec.flavor)
-    terms = cpu_terms(reading, vcpus, config)
+    policies = cpu_policies(reading, vcpus, config)
     pages = page_size(reading)
-    locked = memory_locked(reading, is_realtime=terms.is_realtime)
-    parted = _cells(reading, vcpus, memory_mb, terms, pages)
+    locked = memory_locked(reading, is_realtime=policies.is_realtime)
+    parted = _cells(reading, vcpus, memory_mb, policies, pages)
     topology = cpu_topology(reading, vcpus)
     given = devices(reading, spec.ports, config.alias)
     strange = unknown(reading)
@@ -41,10 +41,10 @@ def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
         vcpus=vcpus,
         memory_kib=memory_mb * 1024,
         cells=parted,
-        cpu_policy=terms.policy,
-        thread_policy=terms.thread_policy,
-        emulator_policy=terms.emulator_policy,
-        realtime=terms.realtime,
+        cpu_policy=policies.policy,
+        thread_policy=policies.thread_policy,
+        emulator_policy=policies.emulator_policy,
+        realtime=policies.realtime,
         page_size=pages if pages is not UNREAD else None,
         memory_locked=locked,
         cpu_topology=topology,
@@ -87,16 +87,16 @@ def _cells(
     reading: Reading,
     vcpus: int | Unread,
     memory_mb: int | Unread,
-    terms: CpuTerms,
+    policies: CpuPolicies,
     pages: int | PageWord | Unread | None,
 ) -> tuple[CellRequest, ...]:
     """A guest has cells when it asks for them, for a page size or persistent memory, or when it has pins."""
-    number, hand = count(reading), by_hand(reading)
-    pins = terms.policy in {"dedicated", "mixed"}
+    number, explicit = cell_count(reading), explicit_cells(reading)
+    pins = policies.policy in {"dedicated", "mixed"}
     wanted = number is not None or pages is not None or pins or reading.flavor("pmem") is not None
     if not wanted:
-        without_cells(reading, hand)
+        without_cells(reading, explicit)
         return ()
     if vcpus is UNREAD or memory_mb is UNREAD or number is UNREAD:
         return ()
-    return cells(reading, Size(vcpus=vcpus, memory_mb=memory_mb), hand, number, terms.pinned)
+    return cells(reading, Size(vcpus=vcpus, memory_mb=memory_mb), explicit, number, policies.pinned)

@@ -27,7 +27,7 @@ class Size(Value, frozen=True, kw_only=True):
         return f"vcpus={self.vcpus} and memory_mb={self.memory_mb} of the flavor"
 
 
-class ByHand(Value, frozen=True, kw_only=True):
+class ExplicitCells(Value, frozen=True, kw_only=True):
     """What numbered properties say of cells, by guest cell, and where: also what could not be read."""
 
     cpus: ReadOnlyMap[int, CpuSet] = MappingProxyType({})
@@ -41,7 +41,7 @@ class ByHand(Value, frozen=True, kw_only=True):
         return [*self.cpus_said.values(), *self.memory_said.values()]
 
 
-def count(reading: Reading) -> int | Unread | None:
+def cell_count(reading: Reading) -> int | Unread | None:
     """hw:numa_nodes of flavor or image; None: not said."""
     flavor, image = reading.both("numa_nodes")
     numbers = [_count(reading, said) for said in (flavor, image) if said is not None]
@@ -50,13 +50,13 @@ def count(reading: Reading) -> int | Unread | None:
     return numbers[0] if numbers else None
 
 
-def by_hand(reading: Reading) -> ByHand:
+def explicit_cells(reading: Reading) -> ExplicitCells:
     """hw:numa_cpus.N and hw:numa_mem.N, each of flavor or image; text that is none is refused, used or not."""
     cpus_said = _one_side(reading, "numa_cpus", "cell-cpus-twice")
     memory_said = _one_side(reading, "numa_mem", "cell-memory-twice")
     cpus = {cell: _cell_cpus(reading, said) for cell, said in cpus_said.items()}
     memory = {cell: _cell_memory(reading, said) for cell, said in memory_said.items()}
-    return ByHand(
+    return ExplicitCells(
         cpus=MappingProxyType({cell: found for cell, found in cpus.items() if found is not UNREAD}),
         memory_mb=MappingProxyType({cell: found for cell, found in memory.items() if found is not UNREAD}),
         cpus_said=MappingProxyType(cpus_said),
@@ -65,32 +65,32 @@ def by_hand(reading: Reading) -> ByHand:
 
 
 def cells(
-    reading: Reading, size: Size, hand: ByHand, cell_count: int | None, pinned: CpuSet
+    reading: Reading, size: Size, explicit: ExplicitCells, nodes: int | None, pinned: CpuSet
 ) -> tuple[CellRequest, ...]:
-    """The guest's cells when it has any; () when there was a fault. cell_count None: one."""
-    nodes = cell_count or 1
-    if not hand.said:
+    """The guest's cells when it has any; () when there was a fault. nodes None: one."""
+    nodes = nodes or 1
+    if not explicit.said:
         return _even(reading, size, nodes, pinned)
     # no more cells are wanted than properties are there: the number of cells may be anything
-    wanted = set(range(min(nodes, len(hand.said))))
-    if not wanted == set(hand.cpus_said) == set(hand.memory_said):
-        _refuse_incomplete(reading, nodes, hand)
+    wanted = set(range(min(nodes, len(explicit.said))))
+    if not wanted == set(explicit.cpus_said) == set(explicit.memory_said):
+        _refuse_incomplete(reading, nodes, explicit)
         return ()
-    outside = [cell for cell, found in hand.cpus.items() if not _is_within(reading, hand.cpus_said[cell], found, size)]
-    if len(hand.cpus) == nodes and not outside:
-        _check_cover(reading, size.vcpus, hand)
-    if len(hand.memory_mb) == nodes:
-        _check_sum(reading, size, hand)
+    are_within = [_is_within(reading, explicit.cpus_said[cell], found, size) for cell, found in explicit.cpus.items()]
+    if len(explicit.cpus) == nodes and all(are_within):
+        _check_cover(reading, size.vcpus, explicit)
+    if len(explicit.memory_mb) == nodes:
+        _check_sum(reading, size, explicit)
     return tuple(
-        CellRequest(id=cell, vcpus=vcpus, memory_kib=hand.memory_mb.get(cell, 0) * 1024, pinned=vcpus & pinned)
-        for cell, vcpus in hand.cpus.items()
+        CellRequest(id=cell, vcpus=vcpus, memory_kib=explicit.memory_mb.get(cell, 0) * 1024, pinned=vcpus & pinned)
+        for cell, vcpus in explicit.cpus.items()
     )
 
 
-def without_cells(reading: Reading, hand: ByHand) -> None:
+def without_cells(reading: Reading, explicit: ExplicitCells) -> None:
     """Note what is said about cells of a guest that gets none."""
-    if hand.said:
-        names = some([said.name for said in hand.said])
+    if explicit.said:
+        names = some([said.name for said in explicit.said])
         reading.note(f"The guest gets no cells without hw:numa_nodes, pins or a page size: no effect of {names}.")
 
 
@@ -139,17 +139,17 @@ def _is_within(reading: Reading, said: Property, found: CpuSet, size: Size) -> b
     return False
 
 
-def _check_sum(reading: Reading, size: Size, hand: ByHand) -> None:
-    together = sum(hand.memory_mb.values())
+def _check_sum(reading: Reading, size: Size, explicit: ExplicitCells) -> None:
+    together = sum(explicit.memory_mb.values())
     if together == size.memory_mb:
         return
     total = _size_said(size)[1]
     reading.refuse(
         "cell-memory-sum",
-        *hand.memory_said.values(),
+        *explicit.memory_said.values(),
         total,
-        found=f"{_listed(hand.memory_said.values())} make {together} MiB together, but there is {total}.",
-        change=f"Change {hand.memory_said[0].name} or that of another cell, or memory_mb.",
+        found=f"{_listed(explicit.memory_said.values())} make {together} MiB together, but there is {total}.",
+        change=f"Change {explicit.memory_said[0].name} or that of another cell, or memory_mb.",
     )
 
 
@@ -185,17 +185,17 @@ def _cell_memory(reading: Reading, said: Property) -> int | Unread:
     )
 
 
-def _check_cover(reading: Reading, vcpus: int, hand: ByHand) -> None:
+def _check_cover(reading: Reading, vcpus: int, explicit: ExplicitCells) -> None:
     """Each vCPU in exactly one cell."""
     seen = CpuSet()
-    for cell, found in hand.cpus.items():
+    for cell, found in explicit.cpus.items():
         if not found.isdisjoint(seen):
-            other = next(one for one, earlier in hand.cpus.items() if not earlier.isdisjoint(found))
-            pair = hand.cpus_said[other], hand.cpus_said[cell]
+            other = next(one for one, earlier in explicit.cpus.items() if not earlier.isdisjoint(found))
+            pair = explicit.cpus_said[other], explicit.cpus_said[cell]
             reading.refuse(
                 "cell-cpu-shared",
                 *pair,
-                found=f"{pair[0]} and {pair[1]} both have vCPU {hand.cpus[other] & found}.",
+                found=f"{pair[0]} and {pair[1]} both have vCPU {explicit.cpus[other] & found}.",
                 change=f"Take it off {pair[0].name} or {pair[1].name}: a vCPU is in one cell.",
             )
         seen |= found
@@ -203,10 +203,10 @@ def _check_cover(reading: Reading, vcpus: int, hand: ByHand) -> None:
     if missing:
         reading.refuse(
             "cell-cpu-unassigned",
-            *hand.cpus_said.values(),
+            *explicit.cpus_said.values(),
             Property(name="vcpus", value=str(vcpus), where="flavor"),
-            found=f"No cell has vCPU {missing} of vcpus={vcpus} of the flavor: {_listed(hand.cpus_said.values())}.",
-            change=f"Add it to {hand.cpus_said[0].name} or that of another cell, or change vcpus.",
+            found=f"No cell has vCPU {missing} of vcpus={vcpus} of the flavor: {_listed(explicit.cpus_said.values())}.",
+            change=f"Add it to {explicit.cpus_said[0].name} or that of another cell, or change vcpus.",
         )
 
 
@@ -254,12 +254,13 @@ def _refuse_twice(reading: Reading, kind: FaultKind, flavor: Property, image: Pr
     )
 
 
-def _refuse_incomplete(reading: Reading, nodes: int, hand: ByHand) -> None:
+def _refuse_incomplete(reading: Reading, nodes: int, explicit: ExplicitCells) -> None:
     said = _count_said(reading)
     reading.refuse(
         "cells-incomplete",
         said,
-        *hand.said,
-        found=f"With {said}, vCPUs and memory of each of {nodes} cells are needed, but there is {_listed(hand.said)}.",
+        *explicit.said,
+        found=f"With {said}, vCPUs and memory of each of {nodes} cells are needed, but there is "
+        f"{_listed(explicit.said)}.",
         change=f"Give hw:numa_cpus.N and hw:numa_mem.N for all N from 0 to {nodes - 1}, or change {said.name}.",
     )

@@ -25,7 +25,7 @@ _WEAKER: Mapping[CpuPolicy, frozenset[CpuPolicy]] = {
 """What an image may not ask for beside the flavor's policy."""
 
 
-class CpuTerms(Value, frozen=True, kw_only=True):
+class CpuPolicies(Value, frozen=True, kw_only=True):
     """Of the guest's CPUs. pinned: vCPUs with a host CPU of their own. is_realtime: asked for, whatever the mask."""
 
     policy: CpuPolicy | None = None
@@ -47,7 +47,7 @@ class _Policy(Value, frozen=True, kw_only=True):
         return self.word in {"dedicated", "mixed"}
 
 
-def cpu_terms(reading: Reading, vcpus: int | Unread, config: HostConfig) -> CpuTerms:
+def cpu_policies(reading: Reading, vcpus: int | Unread, config: HostConfig) -> CpuPolicies:
     """What flavor and image say together; faults are kept in the reading. vcpus: of the flavor."""
     emulator = reading.word(reading.flavor("emulator_threads_policy"), _EMULATOR, "emulator-policy-unknown")
     policy = _policy(reading, vcpus, emulator)
@@ -60,7 +60,7 @@ def cpu_terms(reading: Reading, vcpus: int | Unread, config: HostConfig) -> CpuT
     if wanted is True:
         _check_realtime(reading, policy, emulator, config)
     pinned = _pinned(reading, policy, dedicated, realtime, vcpus)
-    return CpuTerms(
+    return CpuPolicies(
         policy=policy.word if isinstance(policy, _Policy) else None,
         thread_policy=threads if threads is not UNREAD else None,
         emulator_policy=emulator if emulator is not UNREAD else None,
