@@ -20,10 +20,10 @@ from agent.core.words import plain, some
 from agent.errors import FaultyInput
 from agent.formats import request as request_format
 from agent.formats import wire
-from agent.formats.checked import decoded
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
 from agent.formats.fit_answer import fit_document
 from agent.formats.snapshot_file import saved
+from agent.formats.validate import decoded
 
 PATHS: Mapping[str, str] = MappingProxyType(
     {
@@ -77,7 +77,7 @@ class Handlers:
             "get_report": self._report,
             "get_snapshot": saved,
         }
-        self._facts = FactsOfOne()
+        self._facts = LatestHostFacts()
 
     def report(self) -> Report:
         """Everything of the current snapshot."""
@@ -183,7 +183,7 @@ class Handlers:
         return refused(snapshot.identity, snapshot.generation, self._now(), refusal)
 
 
-class FactsOfOne:
+class LatestHostFacts:
     """The facts of the latest host that was asked about: they hold as long as topology and configuration are the very
     same objects."""
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.host_config import AddressPattern, DeviceSpec
-from agent.formats import placement_names
+from agent.formats import resource_names
 from agent.formats.switches import switch
 
 SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
@@ -81,8 +81,8 @@ def _device_spec(data: Mapping[str, object]) -> DeviceSpec:
         managed=_switch("managed", entry.managed),
         live_migratable=_switch("live_migratable", entry.live_migratable),
         one_time_use=_switch("one_time_use", entry.one_time_use) or False,
-        resource_class=placement_names.resource_class(entry.resource_class) if entry.resource_class else None,
-        traits=placement_names.traits(entry.traits or ""),
+        resource_class=resource_names.resource_class(entry.resource_class) if entry.resource_class else None,
+        traits=resource_names.traits(entry.traits or ""),
     )
 
 

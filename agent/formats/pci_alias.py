@@ -11,7 +11,7 @@ import msgspec
 
 from agent.core.pci import DeviceType
 from agent.core.pci_request import Alias, PciNumaPolicy, PciSpec
-from agent.formats import placement_names
+from agent.formats import resource_names
 from agent.formats.switches import switch
 
 T = TypeVar("T")
@@ -74,8 +74,8 @@ def _alias(data: Mapping[str, object]) -> Alias:
                 vendor_id=_device_id("vendor_id", entry.vendor_id),
                 product_id=_device_id("product_id", entry.product_id),
                 device_type=_word("device_type", entry.device_type, _TYPES),
-                resource_class=placement_names.resource_class(entry.resource_class) if entry.resource_class else None,
-                traits=placement_names.traits(entry.traits or ""),
+                resource_class=resource_names.resource_class(entry.resource_class) if entry.resource_class else None,
+                traits=resource_names.traits(entry.traits or ""),
             ),
         ),
         numa_policy=_word("numa_policy", entry.numa_policy, _POLICIES),

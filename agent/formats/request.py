@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.core.instance import RequestSpec
 from agent.errors import FaultyInput
-from agent.formats.checked import at, checked, decoded, under
+from agent.formats.validate import decoded, entry_path, field_path, validated
 
 NOBODY = str(uuid.UUID(int=0))
 """Uuid of a guest that is only thought of."""
@@ -46,7 +46,7 @@ def from_plain(data: object) -> RequestSpec:
     numbers are taken as text in extra_specs and properties, where people write them so; nothing else is converted.
     Raises FaultyInput with a sentence for each fault, by the path of the field: "flavor.memory_mb: ...".
     """
-    spec = checked(_filled(data), RequestSpec)
+    spec = validated(_filled(data), RequestSpec)
     faults = [*_beyond_limits(spec), *_bad_names(spec)]
     if faults:
         raise FaultyInput(*faults)
@@ -115,12 +115,12 @@ def _bad_names(spec: RequestSpec) -> Iterator[str]:
         yield "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
     for place, port in enumerate(spec.ports):
         if not port.id:
-            yield at(f"ports[{place}]", "id: empty")
+            yield field_path(f"ports[{place}]", "id: empty")
         elif port.id in {other.id for other in spec.ports[:place]}:
-            yield at(f"ports[{place}]", "id: an earlier port has the same")
+            yield field_path(f"ports[{place}]", "id: an earlier port has the same")
     words = {"flavor.extra_specs": spec.flavor.extra_specs, "image.properties": spec.image.properties}
     for path, entries in words.items():
-        yield from (f"{under(path, key)}: the name is empty" for key in entries if not key)
+        yield from (f"{entry_path(path, key)}: the name is empty" for key in entries if not key)
 
 
 def _is_uuid(text: str) -> bool:

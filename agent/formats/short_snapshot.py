@@ -23,7 +23,7 @@ from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import brief
 from agent.errors import FaultyInput
 from agent.formats import device_spec, pci_alias
-from agent.formats.checked import checked, under
+from agent.formats.validate import entry_path, validated
 
 CpuList = str | tuple[int, ...]
 """A CPU set as people write it: "0-3,8" or [0, 1, 2, 3, 8]."""
@@ -129,7 +129,7 @@ class _Cell(NamedTuple):
 
 def from_plain(data: object) -> Snapshot:
     """The snapshot of such a host: what is taken is held by a guest named "taken". Raises FaultyInput."""
-    short = checked(data, ShortSnapshot)
+    short = validated(data, ShortSnapshot)
     host = _Reader(short).host()
     topology = _topology(short, host)
     empty = first(Identity(agent_id="", boot_id="", epoch=0), host.config)
@@ -178,7 +178,7 @@ class _Reader:
         caches = self._groups(cell.l3, f"{path}.l3", cpus)
         for size_kib, used in cell.used_by_size().items():
             if not 0 <= used <= cell.by_size().get(size_kib, 0):
-                self.faults.append(f"{under(f'{path}.used_pages', str(size_kib))}: more than there are")
+                self.faults.append(f"{entry_path(f'{path}.used_pages', str(size_kib))}: more than there are")
         return _Cell(cell, cpus, tuple(every), caches, cell.used_memory_mb + used_mb)
 
     def _groups(self, lists: Iterable[CpuList], path: str, within: CpuSet) -> tuple[CpuSet, ...]:
@@ -222,7 +222,8 @@ class _Reader:
         used, cells = self._short.used_memory_mb, {cell.id for cell in self._short.cells}
         if isinstance(used, int):
             return {}, used
-        self.faults += [f"{under('used_memory_mb', str(cell))}: there is no such cell" for cell in used.keys() - cells]
+        missing = used.keys() - cells
+        self.faults += [f"{entry_path('used_memory_mb', str(cell))}: there is no such cell" for cell in missing]
         return used, 0
 
     def _check_numbers(self) -> None:

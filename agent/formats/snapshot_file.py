@@ -17,7 +17,7 @@ from agent.core.topology import HostTopology
 from agent.core.values import Value
 from agent.errors import FaultyInput, WireError
 from agent.formats import short_snapshot, wire
-from agent.formats.checked import decoded
+from agent.formats.validate import decoded
 
 VERSION = 1
 

@@ -17,7 +17,7 @@ from agent.core.snapshot import configured
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal
 from agent.formats.snapshot_file import restored, saved
-from agent.handlers import LONGEST_QUESTION, FactsOfOne, Handlers
+from agent.handlers import LONGEST_QUESTION, Handlers, LatestHostFacts
 from tests.unit.test_handlers import AT_S, EMPTY, INTERVAL_S, NOW, PEER, Api, looked
 
 PINNED: Mapping[str, object] = {"hw:cpu_policy": "dedicated"}
@@ -145,7 +145,7 @@ def test_a_saved_snapshot_gives_the_same_answer(api: Api) -> None:
 
 
 def test_facts_are_kept_while_host_and_configuration_stay_the_same() -> None:
-    facts, host = FactsOfOne(), looked()
+    facts, host = LatestHostFacts(), looked()
     first = facts.of(host)
     assert facts.of(msgspec.structs.replace(host, generation=9)) is first
     other = configured(host, msgspec.structs.replace(host.config, pack_cells=True))

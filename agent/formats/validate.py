@@ -38,7 +38,7 @@ def decoded(text: bytes | str, what: str) -> object:
         raise FaultyInput(f"{what} is not JSON: {brief(str(error))}") from error
 
 
-def checked(data: object, kind: type[T]) -> T:
+def validated(data: object, kind: type[T]) -> T:
     """The value that plain data stands for. Raises FaultyInput with a sentence for each fault, the first 20."""
     faults = _some(_faults(data, kind, ""))
     if faults:
@@ -49,12 +49,12 @@ def checked(data: object, kind: type[T]) -> T:
         raise FaultyInput(str(error)) from error
 
 
-def at(path: str, name: str) -> str:
+def field_path(path: str, name: str) -> str:
     """The path of a field: "flavor.vcpus"."""
     return f"{path}.{name}" if path else name
 
 
-def under(path: str, key: str) -> str:
+def entry_path(path: str, key: str) -> str:
     """The path of an entry of a map, whose keys may hold dots: 'extra_specs["hw:cpu_policy"]'."""
     return f'{path}["{brief(key, 80)}"]'
 
@@ -89,12 +89,12 @@ def _struct_faults(data: object, kind: type[msgspec.Struct], path: str) -> Itera
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in data:
         if name not in fields:
-            yield _told(at(path, brief(str(name), 80)), f"unknown. {_known(str(name), list(fields))}")
+            yield _told(field_path(path, brief(str(name), 80)), f"unknown. {_known(str(name), list(fields))}")
     for name, field in fields.items():
         if name in data:
-            yield from _faults(data[name], field.type, at(path, name))
+            yield from _faults(data[name], field.type, field_path(path, name))
         elif field.required:
-            yield _told(at(path, name), "missing")
+            yield _told(field_path(path, name), "missing")
 
 
 def _known(name: str, fields: list[str]) -> str:
@@ -129,7 +129,7 @@ def _map_faults(data: object, kinds: tuple[Any, ...], path: str) -> Iterator[str
         yield _told(path, f"an object is expected, not {_shown(data)}")
         return
     for key, item in data.items():
-        where = under(path, str(key))
+        where = entry_path(path, str(key))
         if key_kind is int and not str(key).isdecimal():
             yield _told(where, "a number is expected as the name")
         elif not str(key).isprintable():
