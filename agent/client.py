@@ -45,12 +45,12 @@ class LocalClient:
         """The answer to POST `path` with the value as JSON. Raises as `get`."""
         return self._envelope(self._body("POST", path, wire.to_json(document)))
 
-    def report(self, path: str, kind: type[T]) -> T:
+    def value(self, path: str, kind: type[T]) -> T:
         """The result of GET `path` as a value. Raises DaemonUnavailable, RequestRefused, WireError."""
         return self._result(self.get(path), kind)
 
     def ask(self, path: str, document: object, kind: type[T]) -> T:
-        """The result of POST `path` as a value. Raises as `report`."""
+        """The result of POST `path` as a value. Raises as `value`."""
         return self._result(self.post(path, document), kind)
 
     def _result(self, envelope: Envelope, kind: type[T]) -> T:

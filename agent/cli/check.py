@@ -22,7 +22,7 @@ class Check(ReportCommand):
     """Audit this host once, without the agent: what contradicts, and what could not be read."""
 
     formats = (*output.LIST_FORMATS, PROMETHEUS)
-    asks_agent = False
+    can_ask_agent = False
     epilog_text = (
         "Exit code: 0 clean, 1 conflicts, 2 bad arguments, 3 cannot see, or a wrong configuration; with --one-line "
         "Nagios's: 0 OK, 1 WARNING, 2 CRITICAL (error and critical), 3 UNKNOWN.\n"

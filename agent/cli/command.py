@@ -41,7 +41,7 @@ class HostCommand(QuickCommand):
     """A command about one host, with an output format of choice."""
 
     formats: Sequence[str] = output.LIST_FORMATS
-    asks_agent = True
+    can_ask_agent = True
     looks_at_host = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -50,7 +50,7 @@ class HostCommand(QuickCommand):
         parser.allow_abbrev = False
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         output.add_options(parser, self.formats)
-        source.add_options(parser, hidden_default=True, agent=self.asks_agent, host=self.looks_at_host)
+        source.add_options(parser, hidden_default=True, agent=self.can_ask_agent, host=self.looks_at_host)
         return parser
 
     def warn(self, report: Report) -> None:

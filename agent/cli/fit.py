@@ -84,7 +84,7 @@ class Fit(HostCommand):
         self, spec: RequestSpec, options: argparse.Namespace
     ) -> tuple[FitAnswer | CountAnswer, HostTopology | None]:
         where = self.app.source
-        if options.snapshot is None and options.count is None and where.asks_agent(self.app.say):
+        if options.snapshot is None and options.count is None and where.should_ask_agent(self.app.say):
             return self._ask_agent(spec, where)
         snapshot = _read_snapshot(options.snapshot) if options.snapshot is not None else self._look(where)
         facts = host_facts(snapshot.topology, snapshot.config)

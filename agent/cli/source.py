@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what only one command needs
 
 T = TypeVar("T")
 
-ANSWER_S = 60.0
+FIT_TIMEOUT_S = 60.0
 """A fit on a busy host may wait for those before it."""
 
 DEFAULT_SOCKET = f"{SOCKET_DIR}/{READ_ONLY_SOCKET}"
@@ -45,19 +45,19 @@ class Source(Value, frozen=True, kw_only=True):
 
         Raises DaemonUnavailable, LibvirtUnavailable and the other AgentErrors, each with a sentence for the operator.
         """
-        return self.ask() if self.asks_agent(say) else self.look()
+        return self.ask() if self.should_ask_agent(say) else self.look()
 
     def snapshot(self, say: Callable[[str], None]) -> Snapshot:
         """The picture that the agent answers from, else a look's. Raises as `report`."""
-        if not self.asks_agent(say):
+        if not self.should_ask_agent(say):
             from agent.look import one_snapshot
 
             return self._looked(one_snapshot)
         from agent.formats.snapshot_file import FullSnapshot, restored
 
-        return restored(self._client().report("/v1/snapshot", FullSnapshot))
+        return restored(self._client().value("/v1/snapshot", FullSnapshot))
 
-    def asks_agent(self, say: Callable[[str], None]) -> bool:
+    def should_ask_agent(self, say: Callable[[str], None]) -> bool:
         """Whether the agent is to be asked; `say` is told when it is missing and the host is looked at instead."""
         if self.sysfs_root is not None or self.direct:
             return False
@@ -68,17 +68,17 @@ class Source(Value, frozen=True, kw_only=True):
 
     def ask(self) -> Report:
         """The daemon's report. Raises DaemonUnavailable and what else the client raises."""
-        return self._client().report("/v1/report", Report)
+        return self._client().value("/v1/report", Report)
 
     def ask_fit(self, spec: RequestSpec) -> FitAnswer:
         """The daemon's answer to a request. Raises RequestRefused and what else the client raises."""
         from agent.core.dry_run import FitAnswer
 
-        return self._client(ANSWER_S).ask("/v1/fit", spec, FitAnswer)
+        return self._client(FIT_TIMEOUT_S).ask("/v1/fit", spec, FitAnswer)
 
     def ask_topology(self) -> HostTopology:
         """The daemon's host. Raises as `ask`."""
-        return self._client().report("/v1/topology", HostTopology)
+        return self._client().value("/v1/topology", HostTopology)
 
     def _client(self, timeout_s: float = 5.0) -> LocalClient:
         from agent.client import LocalClient  # a look needs no http.client

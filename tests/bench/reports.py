@@ -34,8 +34,8 @@ def measure() -> Iterator[Row]:
             api.start()
             try:
                 client = LocalClient(Path(folder) / READ_ONLY_SOCKET)
-                over = milliseconds(time.perf_counter, lambda: client.report("/v1/report", Report), ROUNDS)
-                report = client.report("/v1/report", Report)
+                over = milliseconds(time.perf_counter, lambda: client.value("/v1/report", Report), ROUNDS)
+                report = client.value("/v1/report", Report)
             finally:
                 api.stop()
     if len(report.guests) != GUESTS or not report.conflicts:

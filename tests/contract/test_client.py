@@ -54,13 +54,13 @@ def test_an_answer_comes_with_its_envelope(daemon: LocalClient) -> None:
 
 
 def test_a_report_is_the_value_that_the_daemon_has(daemon: LocalClient) -> None:
-    assert daemon.report("/v1/cell", HostCell) == CELL
+    assert daemon.value("/v1/cell", HostCell) == CELL
 
 
 def test_a_refusal_is_an_envelope_for_get_and_an_error_for_report(daemon: LocalClient) -> None:
     assert daemon.get("/v1/other").refusal == NO
     with pytest.raises(RequestRefused, match="No pass yet") as caught:
-        daemon.report("/v1/other", HostCell)
+        daemon.value("/v1/other", HostCell)
     assert (caught.value.code, caught.value.retry) == ("AgentNotReady", "later")
 
 
@@ -189,7 +189,7 @@ def test_a_value_with_fields_of_another_release_is_told_too(foreign: tuple[Path,
     path, answers = foreign
     answers.append(http(b'{"v":1,"agent_id":"a","ok":true,"result":{"id":1,"cpus":"1","memory_kib":1,"colour":2}}'))
     with pytest.raises(WireError, match=r"another release .*colour"):
-        LocalClient(path).report("/v1/cell", HostCell)
+        LocalClient(path).value("/v1/cell", HostCell)
 
 
 def test_the_client_brings_no_library_of_the_daemon_with_it() -> None:

@@ -50,7 +50,7 @@ def http(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:
 def told(tmp_path: Path, speak: Speak, timeout_s: float = 60) -> AgentError:
     """What the caller of a value hears."""
     with speaking(tmp_path / "s", speak) as path, pytest.raises(AgentError) as caught:
-        LocalClient(path, timeout_s).report("/v1/cell", HostCell)
+        LocalClient(path, timeout_s).value("/v1/cell", HostCell)
     return caught.value
 
 

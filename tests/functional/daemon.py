@@ -94,7 +94,7 @@ class Daemon:
 
     def get(self, path: str, kind: type[T]) -> T:
         """A result of the local API."""
-        return LocalClient(self.dir / "sock/agent-ro.sock", timeout_s=START_S).report(path, kind)
+        return LocalClient(self.dir / "sock/agent-ro.sock", timeout_s=START_S).value(path, kind)
 
     def report(self) -> Report:
         """Everything."""

@@ -152,7 +152,7 @@ def test_run_shows_this_hosts_guests_and_their_conflict_and_ends_when_its_time_i
     run.read_until(STARTED)
     assert "cpu-pinned-twice" in run.output
     assert f"{checkout.state}/agent-run/agent-ro.sock" in run.output
-    report = LocalClient(checkout.state / "agent-run/agent-ro.sock").report("/v1/report", Report)
+    report = LocalClient(checkout.state / "agent-run/agent-ro.sock").value("/v1/report", Report)
     assert sorted(one.sighting.name for one in report.guests) == ["first", "second"]
     assert run.exit_code() == 0, run.output
     assert f"{ENOUGH_S} s are over" in run.output
@@ -165,7 +165,7 @@ def test_run_starts_a_libvirtd_of_its_own_where_none_runs_and_removes_it_at_ctrl
     run = checkout.run(*NO_LIBVIRTD, str(RUN))
     run.read_until(STARTED)
     assert any("libvirtd" in command for command in checkout.processes())
-    report = LocalClient(checkout.state / "agent-run/agent-ro.sock").report("/v1/report", Report)
+    report = LocalClient(checkout.state / "agent-run/agent-ro.sock").value("/v1/report", Report)
     assert (report.guests, report.health.status, report.health.ready) == ((), "ok", True)
     run.press_ctrl_c()
     assert run.exit_code() == 0, run.output
