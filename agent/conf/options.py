@@ -100,8 +100,9 @@ HOST = [
         "reserved_huge_pages",
         item_type=types.Dict(),
         sample_default="node:0,size:2048,count:64",
-        help="Huge pages of one cell and size that guests may not have; size in KiB or with a unit (1GB). May be "
-        "given more than once. As in nova.",
+        help="Pages of one cell and size that guests may not have; size in KiB or with a unit (1GB), of huge pages or "
+        "of the small ones: size:4,count:262144 keeps 1 GiB of a cell's memory back. May be given more than once. As "
+        "in nova.",
     ),
     cfg.FloatOpt(
         "cpu_allocation_ratio",

@@ -37,6 +37,7 @@ def _cpu_sets(topology: HostTopology, config: HostConfig) -> Iterator[Problem]:
 
 def _pools(topology: HostTopology, config: HostConfig) -> Iterator[Problem]:
     pools = {(cell.id, pool.size_kib) for cell in topology.cells for pool in cell.pages}
+    pools |= {(cell.id, topology.page_size_kib) for cell in topology.cells}
     for row in config.reserved_pages:
         if (row.cell, row.size_kib) not in pools:
             yield Problem(

@@ -10,6 +10,7 @@ from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, Sighting
 from agent.core.host_config import ReservedPages
+from agent.core.misfits import misfits
 from agent.core.topology import PagePool
 from agent.core.usage import Amount, PageAmount
 from tests.builders import Host, Node, configured, guest, h2x4, h8, host
@@ -64,6 +65,18 @@ def test_cells_and_host_count_each_guest_once_and_the_reserve_is_the_hosts() -> 
     assert usage.host.memory_kib == Amount(
         total=16384 * MIB, reserved=512 * MIB, limit=15872 * MIB, used=1792 * MIB, free=14080 * MIB
     )
+
+
+def test_small_pages_that_are_reserved_in_a_cell_are_not_free_there_and_part_of_the_hosts_reserve() -> None:
+    on = h2x4()
+    reserved = (ReservedPages(cell=0, size_kib=4, count=256 * 1024),)
+    config = msgspec.structs.replace(on.config, reserved_pages=reserved)
+    usage = Host(on.topology, config).usage(guest("a", mem=1024, node=0))
+    assert usage.cells[0].memory_kib == Amount(
+        total=8192 * MIB, reserved=1024 * MIB, limit=7168 * MIB, used=1024 * MIB, free=6144 * MIB
+    )
+    assert usage.host.memory_kib.reserved == 1024 * MIB
+    assert misfits(on.topology, config) == ()
 
 
 def test_a_cell_that_is_overbooked_by_bound_guests_is_an_error_and_free_is_negative() -> None:

@@ -79,7 +79,7 @@ def _cell_usage(cell: HostCell, config: HostConfig, sets: HostSets, books: _Book
         dedicated=cpu_amount(usable & sets.dedicated, books.cpus),
         shared_cpus=shared,
         shared=amount(len(shared), config.cpu_allocation_ratio, books.memory.cell_shared.get(cell.id, 0)),
-        memory_kib=cell_memory(cell, books.memory, config),
+        memory_kib=cell_memory(cell, books.memory, config, small_kib=sets.page_size_kib),
         pages=cell_pages(cell, books.memory, config),
         holders=tuple(books.holders[cpu] for cpu in CpuSet.from_mask(cell.cpus.mask & books.cpus.taken)),
     )

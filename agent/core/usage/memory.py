@@ -63,18 +63,29 @@ def amount(total: int, ratio: float, used: int, reserved: int = 0) -> Amount:
     return Amount(total=total, reserved=reserved, limit=limit, used=used, free=limit - used)
 
 
-def cell_memory(cell: HostCell, books: MemoryBooks, config: HostConfig) -> Amount:
-    """Small-page memory of a cell: all its memory but what lies in pools of huge pages."""
+def cell_memory(cell: HostCell, books: MemoryBooks, config: HostConfig, *, small_kib: int) -> Amount:
+    """Small-page memory of a cell: all its memory but what lies in pools of huge pages, less what is reserved there."""
     total = cell.memory_kib - sum(pool.total * pool.size_kib for pool in cell.pages)
-    return amount(total, config.ram_allocation_ratio, books.cell_memory_kib.get(cell.id, 0))
+    reserved = _reserved_small(config, small_kib).get(cell.id, 0)
+    return amount(total, config.ram_allocation_ratio, books.cell_memory_kib.get(cell.id, 0), reserved)
 
 
 def host_memory(topology: HostTopology, books: MemoryBooks, config: HostConfig) -> Amount:
-    """Small-page memory of the host: guests of all cells and of none against all memory but the reserve."""
+    """Small-page memory of the host: guests of all cells and of none against all memory but the reserve.
+
+    What is reserved in cells is part of the host's reserve, unless it is more.
+    """
     everything = topology.memory_kib or sum(cell.memory_kib for cell in topology.cells)
     total = everything - sum(pool.total * pool.size_kib for pool in _host_pools(topology))
     used = sum(books.cell_memory_kib.values()) + books.host_memory_kib
-    return amount(total, config.ram_allocation_ratio, used, config.reserved_memory_mb * KIB_PER_MIB)
+    in_cells = _reserved_small(config, topology.page_size_kib)
+    reserved = sum(in_cells.get(cell.id, 0) for cell in topology.cells)
+    return amount(total, config.ram_allocation_ratio, used, max(config.reserved_memory_mb * KIB_PER_MIB, reserved))
+
+
+def _reserved_small(config: HostConfig, small_kib: int) -> dict[int, int]:
+    """Small-page memory in KiB by cell that is reserved there: nova's reserved_huge_pages takes that size too."""
+    return {row.cell: row.count * small_kib for row in config.reserved_pages if row.size_kib == small_kib}
 
 
 def cell_pages(cell: HostCell, books: MemoryBooks, config: HostConfig) -> tuple[PageAmount, ...]:
