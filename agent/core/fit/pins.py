@@ -6,11 +6,11 @@ leaves the order to chance, CPUs ascend, siblings stay together, and one L3 is u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet, lowest
-from agent.core.fit.host import CellFacts
+from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet, lowest, union
+from agent.core.fit.host import CellFacts, Core
 from agent.core.instance import ThreadPolicy
 
 
@@ -38,6 +38,43 @@ def has_emulator_cpu(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None
         return free.bit_count() > vcpus
     whole = sorted(_whole_cores(cell, free), key=int.bit_count)
     return free.bit_count() > sum(core.bit_count() for core in whole[:vcpus])
+
+
+def cpus_lacking(
+    cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int, *, with_emulator: bool
+) -> CpuMask | None:
+    """The fewest taken CPUs that would have to be free for that many vCPUs, and the emulator's own CPU, to be
+    placeable; None where even all of them are too few."""
+    ways = []
+    for taken in _ways_to_free(cell, free, policy, vcpus):
+        lacking = taken
+        if with_emulator and not has_emulator_cpu(cell, CpuMask(free | lacking), policy, vcpus):
+            lacking |= _lowest_of(cell.dedicated & ~free & ~lacking, 1)
+        after = CpuMask(free | lacking)
+        if placeable(cell, after, policy) < vcpus:
+            continue
+        if not with_emulator or has_emulator_cpu(cell, after, policy, vcpus):
+            ways.append(CpuMask(lacking))
+    return min(ways, key=lambda cpus: (cpus.bit_count(), cpus), default=None)
+
+
+def _ways_to_free(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Iterator[int]:
+    """Taken CPUs that would make room for the vCPUs.
+
+    Isolate: cores of which the least is taken become whole, small ones first, which leaves the most to the emulator.
+    Require: n free siblings in as many cores as that takes, for each n.
+    """
+    if policy == "isolate":
+        whole = [core.members for core in cell.cores if _is_wholly_dedicated(core)]
+        cheap = sorted(whole, key=lambda core: ((core & ~free).bit_count(), core.bit_count()))
+        yield union(core & ~free for core in cheap[:vcpus])
+    elif policy == "require":
+        for n in range(2, cell.threads + 1):
+            able = [core.dedicated for core in cell.cores if core.dedicated.bit_count() >= n]
+            cheap = sorted(able, key=lambda core: max(0, n - (core & free).bit_count()))
+            yield union(_lowest_of(core & ~free, n - (core & free).bit_count()) for core in cheap[: -(-vcpus // n)])
+    else:
+        yield _lowest_of(cell.dedicated & ~free, vcpus - free.bit_count())
 
 
 def pin(
@@ -100,7 +137,11 @@ def _isolated(cell: CellFacts, free: CpuMask, vcpus: int) -> Pins | None:
 
 def _whole_cores(cell: CellFacts, free: CpuMask) -> list[int]:
     """Cores that are all for pinned guests and all free."""
-    return [core.members for core in cell.cores if core.members == core.dedicated and not core.members & ~free]
+    return [core.members for core in cell.cores if _is_wholly_dedicated(core) and not core.members & ~free]
+
+
+def _is_wholly_dedicated(core: Core) -> bool:
+    return core.members == core.dedicated
 
 
 def _free_parts(cell: CellFacts, free: CpuMask) -> list[int]:
@@ -126,3 +167,7 @@ def _near(cell: CellFacts, cores: Sequence[int], wanted: int) -> Sequence[int]:
 
 def _first(core: int, threads: int) -> list[int]:
     return list(CpuSet.from_mask(core))[:threads]
+
+
+def _lowest_of(cpus: int, count: int) -> int:
+    return CpuSet(_first(cpus, max(0, count))).mask

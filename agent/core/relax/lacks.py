@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agent.core.cpuset import CpuMask, CpuSet, union
+from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.flow import cheapest
 from agent.core.fit.devices.needs import needs
-from agent.core.fit.host import CellFacts, CellOffer, FreePages
+from agent.core.fit.host import CellOffer, FreePages
 from agent.core.fit.pages import cell_free_kib, host_free_kib, host_takes_small, huge_pools, may_take_small
-from agent.core.fit.pins import has_emulator_cpu, placeable
+from agent.core.fit.pins import cpus_lacking
 from agent.core.fit.table import wants_emulator_cpu
-from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
+from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.relax.changed import Case, with_lack
 from agent.core.relax.values import CellLack, MoreFree
 
@@ -47,8 +47,7 @@ def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Cel
     """What one guest cell lacks on one host cell; None where no guest's leaving could make room for it."""
     facts = room.facts
     floating = len(cell.vcpus) - len(cell.pinned)
-    own = wants_emulator_cpu(request, cell)
-    cpus = _cpus_lacking(facts, room.free_cpus, request, len(cell.pinned), own=own) if cell.pinned else CpuSet()
+    cpus = _cpus_lacking(cell, request, room)
     if cpus is None or floating > min(facts.shared.bit_count(), max(room.floating_limit, 0)):
         return None
     memory = _memory_lacking(cell, request, room)
@@ -65,39 +64,13 @@ def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Cel
     )
 
 
-def _cpus_lacking(facts: CellFacts, free: int, request: InstanceRequest, asked: int, *, own: bool) -> CpuSet | None:
-    """The fewest taken CPUs that would have to be free; None where all of them are too few."""
-    policy = request.thread_policy
-    ways = []
-    for way in _ways(facts, free, policy, asked):
-        cpus = way
-        if own and not has_emulator_cpu(facts, CpuMask(free | cpus), policy, asked):
-            cpus |= _lowest(facts.dedicated & ~free & ~cpus, 1)
-        if placeable(facts, CpuMask(free | cpus), policy) < asked:
-            continue
-        if not own or has_emulator_cpu(facts, CpuMask(free | cpus), policy, asked):
-            ways.append(cpus)
-    best = min(ways, key=lambda cpus: (cpus.bit_count(), cpus), default=None)
-    return None if best is None else CpuSet.from_mask(best)
-
-
-def _ways(facts: CellFacts, free: int, policy: ThreadPolicy | None, asked: int) -> Iterator[int]:
-    """Taken CPUs that would make room for the vCPUs.
-
-    Isolate: cores of which the least is taken become whole, small ones first, which leaves the most to the emulator.
-    Require: n free siblings in as many cores as that takes, for each n.
-    """
-    if policy == "isolate":
-        whole = [core.members for core in facts.cores if core.members == core.dedicated]
-        cheap = sorted(whole, key=lambda core: ((core & ~free).bit_count(), core.bit_count()))
-        yield union(core & ~free for core in cheap[:asked])
-    elif policy == "require":
-        for n in range(2, facts.threads + 1):
-            able = [core.dedicated for core in facts.cores if core.dedicated.bit_count() >= n]
-            cheap = sorted(able, key=lambda core: max(0, n - (core & free).bit_count()))
-            yield union(_lowest(core & ~free, n - (core & free).bit_count()) for core in cheap[: -(-asked // n)])
-    else:
-        yield _lowest(facts.dedicated & ~free, asked - free.bit_count())
+def _cpus_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> CpuSet | None:
+    if not cell.pinned:
+        return CpuSet()
+    with_emulator = wants_emulator_cpu(request, cell)
+    policy, vcpus = request.thread_policy, len(cell.pinned)
+    lacking = cpus_lacking(room.facts, room.free_cpus, policy, vcpus, with_emulator=with_emulator)
+    return None if lacking is None else CpuSet.from_mask(lacking)
 
 
 def _memory_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> tuple[int, int] | None:
@@ -173,7 +146,3 @@ def _near(case: Case) -> dict[int, int]:
         for cell, count in need.near.items() if need.is_hard else ():
             near[cell] = near.get(cell, 0) + min(count, need.request.count)
     return near
-
-
-def _lowest(mask: int, count: int) -> int:
-    return CpuSet(list(CpuSet.from_mask(mask))[: max(0, count)]).mask
