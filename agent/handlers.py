@@ -41,9 +41,6 @@ PATHS: Mapping[str, str] = MappingProxyType(
 QUESTIONS: Mapping[str, str] = MappingProxyType({"/v1/fit": "fit"})
 """Which method answers a POST that changes nothing."""
 
-LONGEST_QUESTION = 256 * 1024
-"""Bytes; a request of 256 ports has not half of that."""
-
 STATUS_OF: Mapping[str, int] = MappingProxyType({"AgentNotReady": HTTPStatus.SERVICE_UNAVAILABLE})
 """By the code of a refusal; 400 for all others."""
 
@@ -137,8 +134,8 @@ class Handlers:
             return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
         if request.query:
             return self.refuse("InvalidRequest", f"{request.path} takes no query", HTTPStatus.BAD_REQUEST)
-        if len(request.body) > LONGEST_QUESTION:
-            message = f"The body is longer than {LONGEST_QUESTION} bytes."
+        if len(request.body) > request_format.LONGEST_REQUEST:
+            message = f"The body is longer than {request_format.LONGEST_REQUEST} bytes."
             return self.refuse("InvalidRequest", message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
             asked = decoded(request.body, "The request")

@@ -28,9 +28,9 @@ from agent.errors import FaultyInput, HostReadError, RequestRefused
 from agent.formats import request, snapshot_file
 from agent.formats.fit_answer import count_document, fit_document
 from agent.render.fit_text import placement_text, refusal_text
+from agent.render.words import size
 
 MOST_GUESTS = 10_000
-LONGEST_REQUEST = 1 << 20
 LONGEST_SNAPSHOT = 1 << 28
 COLUMNS = ("fits", "part", "cell", "what")
 
@@ -144,7 +144,7 @@ def _spec(options: argparse.Namespace) -> RequestSpec:
         raise BadArguments("describe the guest: --request FILE, or --vcpus and --memory-mb")
     try:
         if options.request is not None:
-            return request.from_json(_read(options.request, LONGEST_REQUEST, "--request"))
+            return request.from_json(_read(options.request, request.LONGEST_REQUEST, "--request"))
         return request.from_words(
             vcpus=options.vcpus,
             memory_mb=options.memory_mb,
@@ -178,7 +178,7 @@ def _read(name: str, most: int, option: str) -> bytes:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise HostReadError(f"{option} {plain(name)}: it cannot be read: {why}") from error
     if len(text) > most:
-        raise HostReadError(f"{option} {plain(name)}: it is longer than {most >> 20} MiB")
+        raise HostReadError(f"{option} {plain(name)}: it is longer than {size(most // 1024)}")
     return text
 
 

@@ -30,6 +30,17 @@ VnicType = Literal[
 ]
 """neutron's kinds of ports."""
 
+LARGEST_NUMBER = 2**31 - 1
+"""nova's database holds no greater one."""
+
+MOST_VCPUS = 1 << 12
+"""No kernel gives one guest more."""
+
+MOST_MEMORY_MB = MOST_DISK_GB = MOST_SWAP_MB = LARGEST_NUMBER
+MOST_PORTS = 256
+MOST_MEMBERS = 1000
+"""Of a server group; nova's quota allows 10 unless it is raised."""
+
 
 class Instance(Value, frozen=True, kw_only=True):
     """Which guest. uuid: also the domain's."""

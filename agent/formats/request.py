@@ -7,28 +7,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from agent.core.instance import RequestSpec
+from agent.core.instance import (
+    MOST_DISK_GB,
+    MOST_MEMBERS,
+    MOST_MEMORY_MB,
+    MOST_PORTS,
+    MOST_SWAP_MB,
+    MOST_VCPUS,
+    RequestSpec,
+)
 from agent.errors import FaultyInput
-from agent.formats.validate import decoded, entry_path, field_path, validated
+from agent.formats.validate import decoded, entry_path, validated
 
 NOBODY = str(uuid.UUID(int=0))
 """Uuid of a guest that is only thought of."""
 
-MOST_VCPUS = 1 << 12
-"""No kernel gives one guest more."""
-
-MOST_MEMORY_MB = 1 << 32
-MOST_DISK = 1 << 40
-MOST_PORTS = 256
-MOST_MEMBERS = 10_000
+LONGEST_REQUEST = 256 * 1024
+"""Bytes; the most ports and members that are taken have not half of that."""
 
 LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "vcpus": (1, MOST_VCPUS),
         "memory_mb": (1, MOST_MEMORY_MB),
-        "root_gb": (0, MOST_DISK),
-        "ephemeral_gb": (0, MOST_DISK),
-        "swap_mb": (0, MOST_DISK),
+        "root_gb": (0, MOST_DISK_GB),
+        "ephemeral_gb": (0, MOST_DISK_GB),
+        "swap_mb": (0, MOST_SWAP_MB),
     }
 )
 """The least and the most of a flavor's numbers."""
@@ -113,11 +116,7 @@ def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
 def _bad_names(spec: RequestSpec) -> Iterator[str]:
     if not _is_uuid(spec.instance.uuid):
         yield "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
-    for place, port in enumerate(spec.ports):
-        if not port.id:
-            yield field_path(f"ports[{place}]", "id: empty")
-        elif port.id in {other.id for other in spec.ports[:place]}:
-            yield field_path(f"ports[{place}]", "id: an earlier port has the same")
+    yield from (f"ports[{place}].id: empty" for place, port in enumerate(spec.ports) if not port.id)
     words = {"flavor.extra_specs": spec.flavor.extra_specs, "image.properties": spec.image.properties}
     for path, entries in words.items():
         yield from (f"{entry_path(path, key)}: the name is empty" for key in entries if not key)

@@ -21,6 +21,7 @@ from agent.adapters.http import READ_ONLY_SOCKET, LocalApi
 from agent.cli.main import main
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.formats import snapshot_file, wire
+from agent.formats.request import LONGEST_REQUEST
 from agent.handlers import QUESTIONS, Handlers
 from tests.builders_sysfs import Node, build_tree
 from tests.hostile import POISON, unsafe
@@ -214,8 +215,8 @@ def test_a_file_and_standard_input_ask_the_same_as_options(run: Run, host: Calla
     [
         (b"{", "The request is not JSON"),
         (b"\0\0\0", "The request is not JSON"),
-        (b"[" * 500_000, "The request is nested too deeply"),
-        (b" " * (1 << 20) + b"1", "it is longer than 1 MiB"),
+        (b"[" * 200_000, "The request is nested too deeply"),
+        (b" " * LONGEST_REQUEST + b"1", "it is longer than 256 KiB"),
         (b'{"flavor": {"vcpus": 1e9, "memory_mb": "1"}}', "flavor.vcpus: a whole number is expected"),
         (b'{"flavor": {"vcpus": 1' + b"0" * 3000 + b', "memory_mb": 1}}', "flavor.vcpus: it is not between 1 and"),
         (b'{"flavor": {"vcpus": 4, "memory_mb": 1, "extra_specs": {"hw:numa_nodes": "3"}}}', "hw:numa_nodes=3"),

@@ -68,6 +68,6 @@ def test_a_wish_of_the_flavor_beyond_a_maximum_of_the_image_is_dropped_whole() -
 
 
 def test_a_large_guest_is_answered_at_once() -> None:
-    assert asked({"hw:cpu_threads": "2"}, vcpus=16320).cpu_topology == GuestCpuTopology(
-        sockets=8160, cores=1, threads=2
+    assert asked({"hw:cpu_threads": "2"}, vcpus=4096).cpu_topology == GuestCpuTopology(
+        sockets=2048, cores=1, threads=2
     )

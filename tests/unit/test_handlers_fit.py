@@ -16,8 +16,9 @@ from agent.core.reasons import CpusShort
 from agent.core.snapshot import configured
 from agent.formats import wire
 from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal
+from agent.formats.request import LONGEST_REQUEST
 from agent.formats.snapshot_file import restored, saved
-from agent.handlers import LONGEST_QUESTION, Handlers, LatestHostFacts
+from agent.handlers import Handlers, LatestHostFacts
 from tests.unit.test_handlers import AT_S, EMPTY, INTERVAL_S, NOW, PEER, Api, looked
 
 PINNED: Mapping[str, object] = {"hw:cpu_policy": "dedicated"}
@@ -121,7 +122,7 @@ def test_only_a_post_asks(api: Api, method: str) -> None:
         (b"[" * 200_000, 400, "The request is nested too deeply"),
         (b"[]", 400, "An object is expected"),
         (b'{"flavor":{"vcpus":' + b"9" * 4000 + b',"memory_mb":1}}', 400, "flavor.vcpus: it is not between"),
-        (b" " * (LONGEST_QUESTION + 1), 413, "The body is longer than 262144 bytes."),
+        (b" " * (LONGEST_REQUEST + 1), 413, "The body is longer than 262144 bytes."),
     ],
 )
 def test_absurd_bodies_are_refused_in_a_sentence(api: Api, body: bytes, status: int, message: str) -> None:

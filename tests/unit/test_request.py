@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.instance import Flavor, Group, Image, Instance, Port, RequestSpec
+from agent.core.instance import MOST_MEMBERS, MOST_PORTS, Flavor, Group, Image, Instance, Port, RequestSpec
 from agent.errors import FaultyInput
 from agent.formats import request, wire
 
@@ -95,28 +95,36 @@ def test_every_fault_is_told_at_once_with_the_path_of_its_field() -> None:
 def test_numbers_beyond_what_any_guest_has_are_refused() -> None:
     assert faults_of({"flavor": {"vcpus": 10**300, "memory_mb": 0, "root_gb": -1, "swap_mb": 2**41}}) == (
         "flavor.vcpus: it is not between 1 and 4096",
-        "flavor.memory_mb: 0 is not between 1 and 4294967296",
-        "flavor.root_gb: -1 is not between 0 and 1099511627776",
-        "flavor.swap_mb: 2199023255552 is not between 0 and 1099511627776",
+        "flavor.memory_mb: 0 is not between 1 and 2147483647",
+        "flavor.root_gb: -1 is not between 0 and 2147483647",
+        "flavor.swap_mb: 2199023255552 is not between 0 and 2147483647",
     )
     assert faults_of({"flavor": FLAVOR, "ports": [{}] * 257}) == ("ports: more than 256",)
-    group = {"id": "g", "max_server_per_host": 0, "members": [UUID] * 10_001}
+    group = {"id": "g", "max_server_per_host": 0, "members": [UUID] * 1001}
     assert faults_of({"flavor": FLAVOR, "group": group}) == (
-        "group.members: more than 10000",
-        "group.max_server_per_host: not between 1 and 10000",
+        "group.members: more than 1000",
+        "group.max_server_per_host: not between 1 and 1000",
     )
+
+
+def test_the_most_ports_and_members_have_not_half_of_the_longest_request() -> None:
+    port = {"id": UUID, "vnic_type": "accelerator-direct-physical", "physical_network": "x" * 60}
+    group = {"id": UUID, "policy": "soft-anti-affinity", "members": [UUID] * MOST_MEMBERS}
+    document = {"flavor": FLAVOR, "ports": [{**port, "id": f"{n:036}"} for n in range(MOST_PORTS)], "group": group}
+    text = json.dumps(document)
+    assert len(text) < request.LONGEST_REQUEST / 2
+    assert len(request.from_json(text).ports) == MOST_PORTS
 
 
 def test_names_that_would_mix_guests_or_ports_up_are_refused() -> None:
     document = {
         "instance": {"uuid": UUID.upper()},
         "flavor": {**FLAVOR, "extra_specs": {"": "x"}},
-        "ports": [{"id": ""}, {"id": "a"}, {"id": "a"}],
+        "ports": [{"id": ""}, {"id": "a"}],
     }
     assert faults_of(document) == (
         "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31",
         "ports[0].id: empty",
-        "ports[2].id: an earlier port has the same",
         'flavor.extra_specs[""]: the name is empty',
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agent.core.cpuset import HIGHEST_ID
 from agent.core.flavor.cells import Size, cell_count, cells, explicit_cells, without_cells
 from agent.core.flavor.cpu_topology import cpu_topology
 from agent.core.flavor.cpus import CpuPolicies, cpu_policies
@@ -12,12 +11,17 @@ from agent.core.flavor.known_properties import note_others, unknown
 from agent.core.flavor.memory import memory_locked, page_size
 from agent.core.flavor.reading import UNREAD, Reading, Unread
 from agent.core.host_config import HostConfig
-from agent.core.instance import CellRequest, Flavor, InstanceRequest, PageWord, RequestSpec
+from agent.core.instance import (
+    MOST_MEMORY_MB,
+    MOST_VCPUS,
+    CellRequest,
+    Flavor,
+    InstanceRequest,
+    PageWord,
+    RequestSpec,
+)
 
 __all__ = ["FaultKind", "Faults", "Property", "RequestFault", "Requested", "request_of"]
-
-_MOST_MB = 2**31 - 1
-"""As many as nova's database holds: 2 PiB."""
 
 
 def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
@@ -54,25 +58,25 @@ def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
 
 
 def _vcpus(reading: Reading, flavor: Flavor) -> int | Unread:
-    if 1 <= flavor.vcpus < HIGHEST_ID:
+    if 1 <= flavor.vcpus <= MOST_VCPUS:
         return flavor.vcpus
     said = _number("vcpus", flavor.vcpus)
     return reading.refuse(
         "vcpus-range",
         said,
-        found=f"{said} is not between 1 and {HIGHEST_ID - 1}.",
+        found=f"{said} is not between 1 and {MOST_VCPUS}.",
         change="Set the flavor's vcpus to the number of CPUs of the guest.",
     )
 
 
 def _memory_mb(reading: Reading, flavor: Flavor) -> int | Unread:
-    if 1 <= flavor.memory_mb <= _MOST_MB:
+    if 1 <= flavor.memory_mb <= MOST_MEMORY_MB:
         return flavor.memory_mb
     said = _number("memory_mb", flavor.memory_mb)
     return reading.refuse(
         "memory-range",
         said,
-        found=f"{said} is not between 1 and {_MOST_MB} MiB.",
+        found=f"{said} is not between 1 and {MOST_MEMORY_MB} MiB.",
         change="Set the flavor's memory_mb to the MiB of the guest.",
     )
 

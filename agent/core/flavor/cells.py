@@ -9,12 +9,11 @@ from types import MappingProxyType
 from agent.core.cpuset import CpuSet
 from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, cpu_list, whole
-from agent.core.instance import CellRequest
+from agent.core.instance import LARGEST_NUMBER, MOST_MEMORY_MB, CellRequest
 from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import some
 
 _NUMBERED = re.compile(r"hw[:_](?P<name>numa_cpus|numa_mem)\.(?P<cell>0|[1-9]\d{0,2})", re.ASCII)
-_MOST_MB = 2**31 - 1
 
 
 class Size(Value, frozen=True, kw_only=True):
@@ -95,7 +94,7 @@ def without_cells(reading: Reading, explicit: ExplicitCells) -> None:
 
 
 def _count(reading: Reading, said: Property) -> int | Unread:
-    number = whole(said.value, 1, _MOST_MB)
+    number = whole(said.value, 1, LARGEST_NUMBER)
     if number is not None:
         return number
     return reading.refuse(
@@ -174,7 +173,7 @@ def _cell_cpus(reading: Reading, said: Property) -> CpuSet | Unread:
 
 
 def _cell_memory(reading: Reading, said: Property) -> int | Unread:
-    number = whole(said.value, 1, _MOST_MB)
+    number = whole(said.value, 1, MOST_MEMORY_MB)
     if number is not None:
         return number
     return reading.refuse(

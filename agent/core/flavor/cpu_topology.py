@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, whole
-from agent.core.instance import GuestCpuTopology
+from agent.core.instance import LARGEST_NUMBER, GuestCpuTopology
 from agent.core.values import Value
 
 _PARTS = ("sockets", "cores", "threads")
@@ -54,7 +54,7 @@ def _numbers(reading: Reading, prefix: str, where: str) -> _Numbers | Unread:
 
 
 def _number(reading: Reading, said: Property | None) -> int | Unread:
-    number = 0 if said is None else whole(said.value, 0, 2**31 - 1)
+    number = 0 if said is None else whole(said.value, 0, LARGEST_NUMBER)
     if number is not None or said is None:
         return number or 0
     return reading.refuse(

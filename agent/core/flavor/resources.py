@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, whole
-from agent.core.instance import ThreadPolicy
+from agent.core.instance import LARGEST_NUMBER, ThreadPolicy
 from agent.core.values import Value
 
 _RESOURCE = re.compile(r"resources(?:[1-9]\d*)?:(?P<name>.+)", re.ASCII)
@@ -15,7 +15,6 @@ _TRAIT = re.compile(r"trait(?:[1-9]\d*)?:(?P<name>.+)", re.ASCII)
 _HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 _THREADS: Mapping[str, ThreadPolicy] = {"required": "require", "forbidden": "isolate"}
 _ELSEWHERE = re.compile(r"(resources|trait)[A-Za-z0-9_-]*:|accel:|capabilities:|aggregate_instance_extra_specs:")
-_MOST = 2**31 - 1
 
 
 class Counted(Value, frozen=True, kw_only=True):
@@ -28,7 +27,7 @@ class Counted(Value, frozen=True, kw_only=True):
 def counted(reading: Reading, name: str) -> Counted | Unread | None:
     """The sum of resources:NAME of all groups; None when nothing asks for any."""
     said = tuple(_named(reading.flavor_words, _RESOURCE, name))
-    counts = [whole(one.value, 0, _MOST) for one in said]
+    counts = [whole(one.value, 0, LARGEST_NUMBER) for one in said]
     for one, count in zip(said, counts, strict=True):
         if count is None:
             reading.refuse(
