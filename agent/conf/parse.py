@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import get_args
 
 from agent.core.conflicts import ConflictKind
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import AcceptRule, ReservedPages
+from agent.core.nova_text import cpu_list
 
 _HIGHEST_CELL, _MOST_PAGES_KIB = 2**20, 2**50
 _CONTENDED = frozenset({"cpu", "memory", "pages", "pci", "mdev"})
@@ -18,7 +18,7 @@ _PAGE_KEYS = frozenset({"node", "size", "count"})
 
 def cpu_set(text: str) -> CpuSet:
     """A set that is not empty: "2-7,^4", blanks around any sign allowed."""
-    cpus = CpuSet.parse(re.sub(r"(?<=[-^,])\s+|\s+(?=[-,])", "", text))
+    cpus = cpu_list(text)
     if not cpus:
         raise ValueError("no CPU is left")
     return cpus

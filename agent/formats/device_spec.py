@@ -16,20 +16,6 @@ from agent.formats.switches import switch
 SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
 """What says which device."""
 
-NOVA_TAGS = frozenset(
-    {
-        "physical_network",
-        "trusted",
-        "remote_managed",
-        "managed",
-        "live_migratable",
-        "one_time_use",
-        "resource_class",
-        "traits",
-    }
-)
-"""What nova gives a meaning to among the rest, which says what the device is good for; others are the operator's."""
-
 _LIKE = 0.6
 """From here on a key is rather a mistyped one of nova's than a tag: "vendor" for vendor_id would offer every device."""
 
@@ -52,6 +38,9 @@ class _SpecEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _COMPARED_NOT = frozenset(_SpecEntry.__struct_fields__)
+_COMPARED = frozenset({"physical_network", "trusted", "remote_managed"})
+NOVA_TAGS = _COMPARED | _COMPARED_NOT - SPEC_KEYS
+"""What nova gives a meaning to among the rest, which says what the device is good for; others are the operator's."""
 
 
 def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], tuple[str, ...]]:

@@ -17,7 +17,6 @@ from agent.formats.switches import switch
 T = TypeVar("T")
 
 LONGEST_NAME = 256
-KEYS = ("name", "vendor_id", "product_id", "device_type", "numa_policy", "resource_class", "traits", "live_migratable")
 _UNUSED = "capability_type"
 """nova still takes it, with the value "pci"."""
 
@@ -38,6 +37,9 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     traits: str | None = None
     live_migratable: str | bool | None = None
     capability_type: str | None = None
+
+
+KEYS = tuple(name for name in _Entry.__struct_fields__ if name != _UNUSED)
 
 
 def aliases(text: str) -> tuple[Alias, ...]:

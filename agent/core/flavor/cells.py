@@ -13,7 +13,8 @@ from agent.core.instance import LARGEST_NUMBER, MOST_MEMORY_MB, CellRequest
 from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import some
 
-_NUMBERED = re.compile(r"hw[:_](?P<name>numa_cpus|numa_mem)\.(?P<cell>0|[1-9]\d{0,2})", re.ASCII)
+NUMBERED = re.compile(r"hw[:_](?P<name>numa_cpus|numa_mem)\.(?P<cell>0|[1-9]\d{0,2})", re.ASCII)
+"""Names of properties that say of one cell, by its number, what it has."""
 
 
 class Size(Value, frozen=True, kw_only=True):
@@ -222,7 +223,7 @@ def _numbered(reading: Reading, name: str) -> tuple[dict[int, Property], dict[in
 
 
 def _by_cell(side: Callable[[str], Property | None], words: Mapping[str, str], name: str) -> dict[int, Property]:
-    matches = (_NUMBERED.fullmatch(key) for key in words)
+    matches = (NUMBERED.fullmatch(key) for key in words)
     found = {int(one["cell"]): side(f"{name}.{one['cell']}") for one in matches if one and one["name"] == name}
     return {cell: said for cell, said in sorted(found.items()) if said is not None}
 

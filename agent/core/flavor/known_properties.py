@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from agent.core.flavor.cells import NUMBERED
 from agent.core.flavor.reading import Reading
 from agent.core.flavor.resources import left_to_others
 from agent.core.words import brief, some
@@ -77,7 +77,6 @@ _BUILT_IMAGE = _BUILT_BOTH | {
 _KNOWN_FLAVOR = _DECIDED_FLAVOR | _BUILT_FLAVOR
 _KNOWN_IMAGE = _DECIDED_IMAGE | _BUILT_IMAGE
 _OTHER_FLAVOR = frozenset({"hw_rng:allowed", "hw_rng:rate_bytes", "hw_rng:rate_period", "hw_video:ram_max_mb"})
-_CELL = re.compile(r"numa_(cpus|mem)\.(0|[1-9]\d{0,2})", re.ASCII)
 
 
 def unknown(reading: Reading) -> tuple[str, ...]:
@@ -111,14 +110,12 @@ def note_others(reading: Reading) -> None:
 
 
 def _is_strange_in_flavor(key: str) -> bool:
-    name = key[3:]
-    known = name in _KNOWN_FLAVOR or _CELL.fullmatch(name) is not None
+    known = key[3:] in _KNOWN_FLAVOR or NUMBERED.fullmatch(key) is not None
     return (key.startswith("hw:") and not known) or (key.startswith("hw_") and key not in _OTHER_FLAVOR)
 
 
 def _is_strange_in_image(key: str) -> bool:
-    name = key[3:]
-    known = name in _KNOWN_IMAGE or _CELL.fullmatch(name) is not None
+    known = key[3:] in _KNOWN_IMAGE or NUMBERED.fullmatch(key) is not None
     return (key.startswith("hw_") and not known) or key.startswith("hw:")
 
 

@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from agent.core import nova_text
 from agent.core.cpuset import CpuSet
 from agent.core.flavor.faults import FaultKind, Property, RequestFault
 from agent.core.instance import RequestSpec
+from agent.core.nova_text import yes_or_no
 from agent.core.words import brief
 
 W = TypeVar("W")
 
-_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
-_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _LONGEST = 2000
 """Characters of a sentence; each value in it is shortened before."""
 
@@ -83,9 +83,9 @@ class Reading:
         """Yes or no in any of nova's spellings. Another word is refused, where nova would take it for no."""
         if said is None:
             return None
-        text = (said.value or "").strip().lower()
-        if text in _TRUE | _FALSE:
-            return text in _TRUE
+        meaning = yes_or_no(said.value or "")
+        if meaning is not None:
+            return meaning
         return self.refuse(
             kind,
             said,
@@ -111,7 +111,7 @@ def cpu_list(text: str | None) -> CpuSet:
     """The numbers in "0-3,^2", blanks around any sign allowed. Raises ValueError that quotes what is no such list."""
     if _LIST.fullmatch(text or "") is None:
         raise ValueError(f"{brief(repr(text), 100)} is not a list of CPU numbers and ranges")
-    return CpuSet.parse(re.sub(r"(?<=[-^,])\s+|\s+(?=[-,])", "", text or ""))
+    return nova_text.cpu_list(text or "")
 
 
 def masked(text: str | None, vcpus: int) -> CpuSet:
