@@ -132,8 +132,8 @@ def _numbers_tell_all(needs: Sequence[Need]) -> bool:
 
     A physical function and its virtual ones exclude each other, and of many kinds not every union is counted.
     """
-    has_whole_cards = any(spec.device_type == "type-PF" for need in needs for spec in need.request.specs)
-    return not has_whole_cards and len({need.pools for need in needs}) <= MOST_TOGETHER
+    may_take_pfs = any(spec.device_type == "type-PF" for need in needs for spec in need.request.specs)
+    return not may_take_pfs and len({need.pools for need in needs}) <= MOST_TOGETHER
 
 
 def _demands(needs: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:

@@ -1,34 +1,33 @@
 """Which free devices serve several requests together, at the least total distance.
 
-Exact. Devices that no request can tell apart, and that cost each request the same, form one shelf; what of which shelf
+Exact. Devices that no request can tell apart, and that are as far for each request, form one bin; what of which bin
 serves which request is a min-cost flow (`flow`), so neither the order of requests nor what is given first matters.
 
-A physical function and its virtual ones exclude each other, which no flow can say. It matters only for cards of which
-one request could take the whole and one (the same or another) a part. Such cards of equal cost are alike but for how
-much of them is free, and of these whoever takes cards as a whole best takes those with the least: so all that is open
-is how many of a kind are taken as a whole. That number is branched on: a flow in which each card may serve both ways is
-a bound from below; where it uses more than there is, one branch allows fewer whole cards and the other takes their
-parts away. The cheapest node without such a double use is the answer. Nodes where the least loss of the cards that must
-be taken as a whole leaves any set of requests short (`losses`) are not looked at.
+A physical function (PF) and its virtual ones (VFs) exclude each other, which no flow can say. It matters only where one
+request could have the PF and one (the same or another) a VF. Such PFs at equal distances are alike but for how many of
+their VFs are free, and whoever takes PFs best takes those with the fewest: so all that is open is how many PFs of a
+group are given. That number is branched on: a flow in which each PF may be given beside its VFs is a bound from below;
+where it uses more than there is, one branch allows fewer PFs and the other takes their VFs away. The cheapest node
+without such a double use is the answer. Nodes where the PFs that must be given take too many VFs from any set of
+requests (`whole_pf_bound`) are not looked at.
 
-To give some cards as a whole so that enough is left of several products is a knapsack, so the number of nodes has no
-good bound; guests that ask for a few cards take a handful. After MOST_COMPARED nodes the first answer is taken instead
-of the nearest. Whether there is an answer stays exact.
+To give some PFs so that enough VFs of several products are left is a knapsack, so the number of nodes has no good
+bound; guests that ask for a few PFs take a handful. After MOST_COMPARED nodes the first answer is taken instead of the
+nearest. Whether there is an answer stays exact.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core.fit.devices.flow import Shares, cheapest
-from agent.core.fit.devices.losses import Losses
-from agent.core.fit.devices.market import Card, Deck, Market, Stock, Wanted
-from agent.core.fit.devices.nearness import NOT_ALLOWED, Nearness
-from agent.core.fit.devices.needs import Need, in_one_market
-from agent.core.fit.devices.shop import Kind, Prices, Shelf, Shop
+from agent.core.fit.devices.flow_input import Distances, FlowInput, flow_input
+from agent.core.fit.devices.needs import Need, common_supply
+from agent.core.fit.devices.pci_distance import RULED_OUT, PciDistance
+from agent.core.fit.devices.supply import FreePool, PoolKey
+from agent.core.fit.devices.whole_pf_bound import WholePfBound
 from agent.core.fit.host import Offer
 
 MOST_COMPARED = 64
@@ -36,166 +35,129 @@ MOST_COMPARED = 64
 
 
 class Plan(NamedTuple):
-    """Shares of each need, by number: of the shelves, then of each kind the whole and its parts. least, most: how many
-    cards of each kind may be taken as a whole."""
+    """Shares of each request, by number: of the bins, then of each group the PFs and their VFs by pool. least, most:
+    how many PFs of each group may be given."""
 
+    cost: int
     shares: Shares
     least: tuple[int, ...]
     most: tuple[int, ...]
 
 
-def assign(needs: Sequence[Need], offer: Offer, nearness: Nearness) -> list[int] | None:
+def assign(needs: Sequence[Need], offer: Offer, distance: PciDistance) -> list[int] | None:
     """Bit n of result[i]: device n serves need i. None when they cannot all be served."""
-    market, places = in_one_market(needs, offer)
-    shop = _shop(market, _Prices(needs, places, nearness))
-    plan = _best([need.request.count for need in needs], shop)
-    return None if plan is None else _taken(len(needs), shop, plan)
+    supply, places = common_supply(needs, offer)
+    reachable = flow_input(supply, _Distances(needs, places, distance).of)
+    plan = _best([need.request.count for need in needs], reachable)
+    return None if plan is None else _given(reachable, plan)
 
 
-class _Prices:
-    def __init__(self, needs: Sequence[Need], places: Sequence[int], nearness: Nearness) -> None:
-        self._takers = tuple(zip(places, (need.request.numa_policy for need in needs), strict=True))
-        self._nearness = nearness
-        self._none = (NOT_ALLOWED,) * len(needs)
-        self._known: dict[Wanted, Prices] = {}
+class _Distances:
+    def __init__(self, needs: Sequence[Need], places: Sequence[int], distance: PciDistance) -> None:
+        self._requests = tuple(zip(places, (need.request.numa_policy for need in needs), strict=True))
+        self._distance = distance
+        self._none = (RULED_OUT,) * len(needs)
+        self._known: dict[PoolKey, Distances] = {}
 
-    def of(self, wanted: Wanted) -> Prices | None:
-        """None when nobody may have it."""
-        paid = self._known.get(wanted)
-        if paid is None:
-            cell, members = wanted
-            price = self._nearness.price
-            paid = tuple([price(policy, cell) if one in members else NOT_ALLOWED for one, policy in self._takers])
-            self._known[wanted] = paid
-        return None if paid == self._none else paid
-
-
-def _shop(market: Market, prices: _Prices) -> Shop:
-    shelves: dict[Prices, list[tuple[Stock, ...]]] = {}
-    for lot in market.lots:
-        if (paid := prices.of(lot.wanted)) is not None:
-            shelves.setdefault(paid, []).append(lot.stocks)
-    cards: dict[tuple[object, ...], tuple[tuple[Prices, ...], list[Card]]] = {}
-    for deck in market.decks:
-        whole = prices.of(deck.whole)
-        parts = [(n, paid) for n, one in enumerate(deck.parts) if (paid := prices.of(one)) is not None]
-        if whole is None or not parts:
-            _put_on_shelves(deck, whole, parts, shelves)
-            continue
-        columns = (whole, *(paid for _, paid in parts))
-        for card in deck.cards:
-            stocks = tuple(card.parts[n] for n, _ in parts)
-            sizes = tuple(stock.many for stock in stocks) if len(parts) > 1 else None
-            cards.setdefault((columns, sizes), (columns, []))[1].append(Card(card.whole, stocks))
-    return Shop(
-        shelves=tuple(
-            Shelf(paid, sum(stock.many for some in lots for stock in some), tuple(lots))
-            for paid, lots in shelves.items()
-        ),
-        kinds=tuple(_kind(columns, some) for columns, some in cards.values()),
-    )
+    def of(self, key: PoolKey) -> Distances | None:
+        """None when no request may have it."""
+        found = self._known.get(key)
+        if found is None:
+            of, cell, requests = self._distance.of, key.cell, key.requests
+            found = tuple([of(policy, cell) if one in requests else RULED_OUT for one, policy in self._requests])
+            self._known[key] = found
+        return None if found == self._none else found
 
 
-def _put_on_shelves(
-    deck: Deck,
-    whole: Prices | None,
-    parts: Sequence[tuple[int, Prices]],
-    shelves: dict[Prices, list[tuple[Stock, ...]]],
-) -> None:
-    """Cards of which nobody may have the whole, or nobody a part."""
-    if whole is not None:
-        shelves.setdefault(whole, []).append(tuple(card.whole for card in deck.cards))
-    for n, paid in parts:
-        shelves.setdefault(paid, []).append(tuple(card.parts[n] for card in deck.cards))
-
-
-def _kind(prices: tuple[Prices, ...], cards: list[Card]) -> Kind:
-    cards.sort(key=lambda card: card.size)
-    return Kind(
-        prices=prices,
-        cards=tuple(cards),
-        rest=tuple(
-            tuple(sum(card.parts[part].many for card in cards[n:]) for n in range(len(cards) + 1))
-            for part in range(len(prices) - 1)
-        ),
-    )
-
-
-def _best(amounts: Sequence[int], shop: Shop) -> Plan | None:
-    columns = [shelf.prices for shelf in shop.shelves] + [paid for kind in shop.kinds for paid in kind.prices]
-    costs = [
-        {n: paid[taker] for n, paid in enumerate(columns) if paid[taker] != NOT_ALLOWED}
-        for taker in range(len(amounts))
-    ]
-    on_shelves = [shelf.many for shelf in shop.shelves]
-    losses = Losses(amounts, shop)
-    # of equal nodes the last comes first, so that an answer is not looked for on all levels at once
-    order = itertools.count(0, -1)
-    nodes: list[tuple[int, int, Plan]] = []
-
-    def look(least: tuple[int, ...], most: tuple[int, ...]) -> None:
-        if not losses.are_bearable(least, most):
-            return
-        stocks = [*on_shelves]
-        for kind, low, high in zip(shop.kinds, least, most, strict=True):
-            stocks += [high, *(rest[low] for rest in kind.rest)]
-        if (found := cheapest(amounts, stocks, costs)) is not None:
-            nodes.append((found[0], next(order), Plan(found[1], least, most)))
-
-    look((0,) * len(shop.kinds), tuple(len(kind.cards) for kind in shop.kinds))
-    for compared in itertools.count():
-        if not nodes:
-            return None
+def _best(counts: Sequence[int], reachable: FlowInput) -> Plan | None:
+    plans = _Plans(counts, reachable)
+    nodes = list(plans.within((0,) * len(reachable.pf_groups), tuple(len(group.pfs) for group in reachable.pf_groups)))
+    compared = 0
+    while nodes:
         if compared <= MOST_COMPARED:
-            nodes.sort(reverse=True)
-        plan = nodes.pop()[2]
-        double = _used_twice(shop, plan)
+            # of equal nodes the last comes first, so that an answer is not looked for on all levels at once
+            nodes.sort(key=lambda plan: plan.cost, reverse=True)
+        compared += 1
+        plan = nodes.pop()
+        double = _used_twice(reachable, plan)
         if double is None:
             return plan
-        number, whole = double
-        look(plan.least, _with(plan.most, number, whole - 1))
-        look(_with(plan.least, number, whole), plan.most)
+        group, given = double
+        nodes += plans.within(plan.least, _with(plan.most, group, given - 1))
+        nodes += plans.within(_with(plan.least, group, given), plan.most)
     return None
+
+
+class _Plans:
+    def __init__(self, counts: Sequence[int], reachable: FlowInput) -> None:
+        columns = [one.distances for one in reachable.bins]
+        columns += [distances for group in reachable.pf_groups for distances in group.distances]
+        self._counts, self._reachable = counts, reachable
+        self._costs = [
+            {n: distances[request] for n, distances in enumerate(columns) if distances[request] != RULED_OUT}
+            for request in range(len(counts))
+        ]
+        self._in_bins = [one.free_count for one in reachable.bins]
+        self._bound = WholePfBound(counts, reachable)
+
+    def within(self, least: tuple[int, ...], most: tuple[int, ...]) -> Iterator[Plan]:
+        """The cheapest one with so many PFs of each group, as far as a flow can tell; none when there is none."""
+        if not self._bound.can_hold(least, most):
+            return
+        sizes = [*self._in_bins]
+        for group, low, high in zip(self._reachable.pf_groups, least, most, strict=True):
+            sizes += [high, *(left[low] for left in group.vfs_left)]
+        if (found := cheapest(self._counts, sizes, self._costs)) is not None:
+            yield Plan(*found, least, most)
 
 
 def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
     return (*numbers[:place], number, *numbers[place + 1 :])
 
 
-def _used_twice(shop: Shop, plan: Plan) -> tuple[int, int] | None:
-    """(number of the kind, its cards taken as a whole) where more of the parts is used than the other cards have."""
-    place = len(shop.shelves)
-    for number, kind in enumerate(shop.kinds):
-        whole, *parts = (sum(share[n] for share in plan.shares) for n in range(place, place + len(kind.prices)))
-        if any(used > rest[whole] for used, rest in zip(parts, kind.rest, strict=True)):
-            return number, whole
-        place += len(kind.prices)
+def _used_twice(reachable: FlowInput, plan: Plan) -> tuple[int, int] | None:
+    """(number of the group, its PFs that are given) where more VFs are used than the other PFs have."""
+    column = len(reachable.bins)
+    for number, group in enumerate(reachable.pf_groups):
+        end = column + len(group.distances)
+        pfs, *vfs = (sum(share[n] for share in plan.shares) for n in range(column, end))
+        if any(used > left[pfs] for used, left in zip(vfs, group.vfs_left, strict=True)):
+            return number, pfs
+        column = end
     return None
 
 
-def _taken(takers: int, shop: Shop, plan: Plan) -> list[int]:
-    masks = [0] * takers
+def _given(reachable: FlowInput, plan: Plan) -> list[int]:
+    masks = [0] * len(plan.shares)
+    for column, pools in enumerate(_pools(reachable, plan)):
+        shares = [share[column] for share in plan.shares]
+        if any(shares):
+            masks = [mask | more for mask, more in zip(masks, _handed_out(shares, pools), strict=True)]
+    return masks
 
-    def hand_out(place: int, stocks: Iterable[Stock]) -> None:
-        shares = [share[place] for share in plan.shares]
-        if not any(shares):
-            return
-        heap = [(-stock.many, stock.hurt, stock.free & -stock.free, stock.free) for stock in stocks]
-        heapq.heapify(heap)
-        for taker, share in enumerate(shares):
-            for _ in range(share):
-                left, hurt, lowest, free = heap[0]
-                masks[taker] |= lowest
-                free ^= lowest
-                heapq.heapreplace(heap, (left + 1, hurt, free & -free, free))
 
-    for place, shelf in enumerate(shop.shelves):
-        hand_out(place, itertools.chain.from_iterable(shelf.stocks))
-    place = len(shop.shelves)
-    for kind in shop.kinds:
-        whole = sum(share[place] for share in plan.shares)
-        hand_out(place, (card.whole for card in kind.cards[:whole]))
-        for part in range(len(kind.prices) - 1):
-            hand_out(place + 1 + part, (card.parts[part] for card in kind.cards[whole:]))
-        place += len(kind.prices)
+def _pools(reachable: FlowInput, plan: Plan) -> Iterator[Iterable[FreePool]]:
+    """What each share of the plan is taken from."""
+    for one in reachable.bins:
+        yield one.pools
+    column = len(reachable.bins)
+    for group in reachable.pf_groups:
+        pfs = sum(share[column] for share in plan.shares)
+        yield [one.pf for one in group.pfs[:pfs]]
+        for part in range(len(group.vfs_left)):
+            yield [one.vfs[part] for one in group.pfs[pfs:]]
+        column += len(group.distances)
+
+
+def _handed_out(shares: Sequence[int], pools: Iterable[FreePool]) -> list[int]:
+    """Devices for each share, one by one from the pool with the most that is free."""
+    heap = [(-pool.free_count, pool.vfs_lost, pool.free & -pool.free, pool.free) for pool in pools]
+    heapq.heapify(heap)
+    masks = [0] * len(shares)
+    for request, share in enumerate(shares):
+        for _ in range(share):
+            left, vfs_lost, lowest, free = heap[0]
+            masks[request] |= lowest
+            free ^= lowest
+            heapq.heapreplace(heap, (left + 1, vfs_lost, free & -free, free))
     return masks

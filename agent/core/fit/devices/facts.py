@@ -17,25 +17,25 @@ from agent.core.values import ReadOnlyMap, Value
 REMOTE_MANAGED = "remote_managed"
 LIVE_MIGRATABLE = "live_migratable"
 
-_OF_CARDS = frozenset({"type-PF", "type-VF", "vdpa"})
+_NOT_REMOTE = frozenset({"type-PF", "type-VF", "vdpa"})
 """Types of which nova says that they are not managed remotely where device_spec says nothing."""
 
 
 class Pool(Value, frozen=True, kw_only=True):
-    """Offered functions that are alike in all that a request can ask about and have the same physical function.
+    """Offered functions that are alike in all that a request can ask about and have the same physical function (PF).
 
     first: one of them, for all to be read from. spec: the entry of [pci] device_spec that offers it; that of the others
-    says the same of what they are good for. devices: bit n
-    for device n of the facts. family: number of the physical function, their own or their parent's; None where nothing
-    is ruled out by giving one of them away. is_whole: it is that physical function. tags: what requests are compared
-    with, in lower case. resource_class, traits: as Placement would know them. interfaces: of its physical function.
+    says the same of what they are good for. devices: bit n for device n of the facts. family: number of the PF, their
+    own or their parent's; None where nothing is ruled out by giving one of them away. is_pf: it is that PF. tags: what
+    requests are compared with, in lower case. resource_class, traits: as Placement would know them. interfaces: of its
+    PF.
     """
 
     first: PciDevice
     spec: DeviceSpec
     devices: int
     family: int | None = None
-    is_whole: bool = False
+    is_pf: bool = False
     tags: ReadOnlyMap[str, str | None] = MappingProxyType({})
     resource_class: str = ""
     traits: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
             devices[key] = devices.get(key, 0) | 1 << n
             if key not in pools:
                 alike.setdefault(kind, []).append(len(pools))
-                pools[key] = _pool(device, spec, family, is_whole=family == n)
+                pools[key] = _pool(device, spec, family, is_pf=family == n)
     return DeviceFacts(
         addresses=addresses,
         number=MappingProxyType(number),
@@ -114,13 +114,13 @@ def _interfaces(device: PciDevice) -> tuple[str, ...]:
     return () if device.parent_ifname is None else (device.parent_ifname,)
 
 
-def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_whole: bool) -> Pool:
+def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_pf: bool) -> Pool:
     return Pool(
         first=device,
         spec=spec,
         devices=0,
         family=family,
-        is_whole=is_whole,
+        is_pf=is_pf,
         tags=_tags(device, spec),
         resource_class=spec.resource_class or f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper(),
         traits=_traits(spec),
@@ -130,7 +130,7 @@ def _pool(device: PciDevice, spec: DeviceSpec, family: int | None, *, is_whole: 
 
 def _tags(device: PciDevice, spec: DeviceSpec) -> ReadOnlyMap[str, str | None]:
     tags = {name: None if value is None else value.lower() for name, value in spec.tags.items()}
-    if device.type in _OF_CARDS and tags.get(REMOTE_MANAGED) is None:
+    if device.type in _NOT_REMOTE and tags.get(REMOTE_MANAGED) is None:
         tags[REMOTE_MANAGED] = "false"
     if spec.live_migratable is not None:
         tags[LIVE_MIGRATABLE] = str(spec.live_migratable).lower()

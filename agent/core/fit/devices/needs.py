@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.fit.devices.facts import REMOTE_MANAGED, DeviceFacts, Pool
-from agent.core.fit.devices.market import Market, market
+from agent.core.fit.devices.supply import Supply, supply
 from agent.core.fit.host import HostFacts, Offer
 from agent.core.pci import DeviceType
 from agent.core.pci_request import PciRequest, PciSpec
@@ -22,14 +22,14 @@ class Need(Value, frozen=True, kw_only=True):
     """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. is_hard: the
     policy can rule out host cells. near: by host cell, at most how many free devices are near to a guest there (policy
     socket: anywhere on its socket); elsewhere: at most how many it may have wherever it is (preferred: near ones are
-    among these). market: what it competes for with the other requests of its guest, among which it has this place."""
+    among these). supply: what it competes for with the other requests of its guest, among which it has this place."""
 
     request: PciRequest
     pools: tuple[int, ...]
     is_hard: bool
     near: ReadOnlyMap[int, int] = MappingProxyType({})
     elsewhere: int = 0
-    market: Market = Market()
+    supply: Supply = Supply()
     place: int = 0
 
 
@@ -37,18 +37,18 @@ def needs(requests: tuple[PciRequest, ...], offer: Offer) -> tuple[Need, ...]:
     """What of the offer would do for each request, looked at alone."""
     devices = offer.facts.devices
     pools = [_pools(request, devices) for request in requests]
-    common = market(pools, devices, offer.free_devices)
+    common = supply(pools, devices, offer.free_devices)
     return tuple(
         _need(request, some, common, place, offer)
         for place, (request, some) in enumerate(zip(requests, pools, strict=True))
     )
 
 
-def in_one_market(needs: Sequence[Need], offer: Offer) -> tuple[Market, Sequence[int]]:
+def common_supply(needs: Sequence[Need], offer: Offer) -> tuple[Supply, Sequence[int]]:
     """What they all compete for, and the place of each in it."""
-    if needs and all(need.market is needs[0].market for need in needs):
-        return needs[0].market, [need.place for need in needs]
-    return market([need.pools for need in needs], offer.facts.devices, offer.free_devices), range(len(needs))
+    if needs and all(need.supply is needs[0].supply for need in needs):
+        return needs[0].supply, [need.place for need in needs]
+    return supply([need.pools for need in needs], offer.facts.devices, offer.free_devices), range(len(needs))
 
 
 def free_by_cell(need: Need, offer: Offer) -> dict[int | None, int]:
@@ -72,8 +72,8 @@ def _pools(request: PciRequest, devices: DeviceFacts) -> tuple[int, ...]:
     return tuple(sorted(n for some in devices.alike if _will_do(devices.pools[some[0]], request) for n in some))
 
 
-def _need(request: PciRequest, pools: tuple[int, ...], common: Market, place: int, offer: Offer) -> Need:
-    need = Need(request=request, pools=pools, is_hard=False, market=common, place=place)
+def _need(request: PciRequest, pools: tuple[int, ...], common: Supply, place: int, offer: Offer) -> Need:
+    need = Need(request=request, pools=pools, is_hard=False, supply=common, place=place)
     counts = free_by_cell(need, offer)
     everywhere = sum(counts.values())
     placed = {cell: count for cell, count in counts.items() if cell is not None}

@@ -1,7 +1,7 @@
 """Devices for the requests of one guest: which ones, or why there are none.
 
-`serve` is exact, whatever the order of the requests: min-cost flow over stocks of devices that are alike, with a branch
-and bound over the cards of which somebody could take the physical function and somebody a virtual one (`assign`).
+`serve` is exact, whatever the order of the requests: min-cost flow over bins of devices that are alike, with a branch
+and bound over the physical functions that one request could have and a virtual one of which another could (`assign`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.assign import assign
-from agent.core.fit.devices.nearness import NOT_ALLOWED, Nearness
 from agent.core.fit.devices.needs import Need, needs, sockets
+from agent.core.fit.devices.pci_distance import RULED_OUT, PciDistance
 from agent.core.fit.host import Offer
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
@@ -32,8 +32,8 @@ def serve(
     the needs changes nothing.
     """
     order = sorted(range(len(needs)), key=lambda n: needs[n].request.id)
-    nearness = Nearness(offer.facts, cells, near_only=near_only)
-    masks = assign([needs[n] for n in order], offer, nearness)
+    distance = PciDistance(offer.facts, cells, near_only=near_only)
+    masks = assign([needs[n] for n in order], offer, distance)
     if masks is None:
         return None
     addresses = offer.facts.devices.addresses
@@ -95,8 +95,8 @@ def _most(numbers: Iterable[int], offer: Offer) -> int:
     would not do."""
     pools, free = offer.facts.devices.pools, offer.free_devices
     some = [pools[n] for n in numbers if pools[n].devices & free]
-    parts = {pool.family for pool in some if not pool.is_whole}
-    return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_whole and pool.family in parts))
+    of_vfs = {pool.family for pool in some if not pool.is_pf}
+    return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_pf and pool.family in of_vfs))
 
 
 def _holders(taken: int, offer: Offer) -> tuple[Owner, ...]:
@@ -113,17 +113,17 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
     on_socket = sockets(offer.facts)
     if request.numa_policy == "socket" and (unknown := [cell for cell in cells if cell not in on_socket]):
         return SocketsUnknown(request=request.id, cells=CpuSet(unknown))
-    nearness, pools = Nearness(offer.facts, cells), offer.facts.devices.pools
+    distance, pools = PciDistance(offer.facts, cells), offer.facts.devices.pools
     by_cell: dict[int | None, list[int]] = {}
     for number in need.pools:
         by_cell.setdefault(pools[number].first.cell, []).append(number)
-    counts = {cell: many for cell, mine in by_cell.items() if (many := _most(mine, offer))}
+    counts = {cell: count for cell, mine in by_cell.items() if (count := _most(mine, offer))}
     return DevicesFar(
         request=request.id,
         policy=request.numa_policy,
         asked=request.count,
         cells=cells,
-        near=sum(many for cell, many in counts.items() if nearness.price(request.numa_policy, cell) != NOT_ALLOWED),
-        by_cell=MappingProxyType({cell: many for cell, many in counts.items() if cell is not None}),
+        near=sum(count for cell, count in counts.items() if distance.of(request.numa_policy, cell) != RULED_OUT),
+        by_cell=MappingProxyType({cell: count for cell, count in counts.items() if cell is not None}),
         elsewhere=counts.get(None, 0),
     )

@@ -1,4 +1,4 @@
-"""How far a device is from a guest by the policy of its request, as a price; or that the policy rules it out."""
+"""How far a device is from a guest by the policy of its request; or that the policy rules it out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from agent.core.fit.devices.needs import sockets
 from agent.core.fit.host import HostFacts
 from agent.core.pci_request import PciNumaPolicy
 
-NOT_ALLOWED = -1
+RULED_OUT = -1
 _LOCAL, _REMOTE = 10, 20
 """What ACPI calls the distance of a cell to itself, and what Linux takes to another where the firmware says nothing."""
 
 
-class Nearness:
-    """Prices for a guest on a set of host cells. cells None: it has no cells, and no policy has an effect.
+class PciDistance:
+    """Distances for a guest on a set of host cells. cells None: it has no cells, and no policy has an effect.
 
     0: on a cell of the guest. 1: the kernel names no cell for it. From 2 on: on another cell, the more the further.
     near_only: the policies that have a choice take what required would.
@@ -28,8 +28,8 @@ class Nearness:
         self._near_only = near_only
         self._known: dict[tuple[PciNumaPolicy, int | None], int] = {}
 
-    def price(self, policy: PciNumaPolicy, cell: int | None) -> int:
-        """Of a device whose cell this is, or NOT_ALLOWED."""
+    def of(self, policy: PciNumaPolicy, cell: int | None) -> int:
+        """Of a device whose cell this is, or RULED_OUT."""
         if self._is_everywhere or cell in self._cells:
             return 0
         known = self._known.get((policy, cell))
@@ -40,14 +40,14 @@ class Nearness:
     def _off_cells(self, policy: PciNumaPolicy, cell: int | None) -> int:
         match policy:
             case "required":
-                return NOT_ALLOWED
+                return RULED_OUT
             case "socket":
                 is_near = cell is not None and self._sockets.get(cell) in self._own_sockets
-                return self._far(cell) if cell is not None and is_near else NOT_ALLOWED
+                return self._far(cell) if cell is not None and is_near else RULED_OUT
             case _ if self._near_only:
-                return NOT_ALLOWED
+                return RULED_OUT
             case "legacy":
-                return 1 if cell is None else NOT_ALLOWED
+                return 1 if cell is None else RULED_OUT
             case "preferred":
                 return 1 if cell is None else self._far(cell)
 
