@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from agent.core.fit.decide import fit
-from agent.core.fit.host import HostFacts, Offer, offer
+from agent.core.fit.host import HostFacts, Offer, offer_of
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.group_policy import group_reasons
 from agent.core.host_config import HostConfig
@@ -33,34 +36,61 @@ class Refused(Value, frozen=True, kw_only=True, tag="refused"):
 Answer = Admitted | Refused
 
 
-def admit(
-    request: InstanceRequest,
-    snapshot: Snapshot,
-    facts: HostFacts,
-    *,
-    instance: Instance | None = None,
-    group: Group | None = None,
-) -> Answer:
-    """The answer for one guest. facts: `host_facts` of the snapshot's topology and configuration. instance None: one
-    that nobody knows yet."""
-    uuid = "" if instance is None else instance.uuid
-    kept_apart = tuple(group_reasons(group, uuid, snapshot.ledger.sightings))
-    found = fit(request, offered(snapshot, facts), rules(snapshot.config))
-    epoch, generation = snapshot.identity.epoch, snapshot.generation
+class Question(NamedTuple):
+    """May this guest come to this host. facts, offer, rules: of the snapshot. group: the guest's server group."""
+
+    request: InstanceRequest
+    snapshot: Snapshot
+    facts: HostFacts
+    offer: Offer
+    rules: FitRules
+    instance: Instance
+    group: Group | None
+
+
+def question_of(
+    request: InstanceRequest, snapshot: Snapshot, facts: HostFacts, instance: Instance, group: Group | None
+) -> Question:
+    """The question as it stands. facts: `host_facts` of the snapshot's topology and configuration."""
+    offer = offer_now(snapshot, facts)
+    return Question(request, snapshot, facts, offer, fit_rules(snapshot.config), instance, group)
+
+
+def admit(question: Question) -> Answer:
+    """The answer for one guest."""
+    found = _found(question)
+    epoch, generation = question.snapshot.identity.epoch, question.snapshot.generation
     if isinstance(found, NoFit):
-        return Refused(reasons=(*kept_apart, *found.reasons), epoch=epoch, generation=generation)
-    if kept_apart:
-        return Refused(reasons=kept_apart, epoch=epoch, generation=generation)
+        return Refused(reasons=found.reasons, epoch=epoch, generation=generation)
     return Admitted(placement=found, epoch=epoch, generation=generation)
 
 
-def offered(snapshot: Snapshot, facts: HostFacts) -> Offer:
+def why_not(question: Question) -> tuple[Reason, ...]:
+    """Every reason against it; none when the guest may come."""
+    found = _found(question)
+    return found.reasons if isinstance(found, NoFit) else ()
+
+
+def _found(question: Question) -> Placement | NoFit:
+    grounds = tuple(_other_grounds(question))
+    found = fit(question.request, question.offer, question.rules)
+    if not grounds:
+        return found
+    return NoFit(reasons=(*grounds, *(found.reasons if isinstance(found, NoFit) else ())))
+
+
+def _other_grounds(question: Question) -> Iterator[Reason]:
+    """Why the guest may not come even where there is room."""
+    yield from group_reasons(question.group, question.instance.uuid, question.snapshot.ledger.sightings)
+
+
+def offer_now(snapshot: Snapshot, facts: HostFacts) -> Offer:
     """What the host has for one who comes now."""
     sightings = snapshot.ledger.sightings
     uncertain = sorted(sightings[uuid].label for uuid, holds in snapshot.holds.items() if holds.uncertain)
-    return offer(facts, snapshot.usage, uncertain)
+    return offer_of(facts, snapshot.usage, uncertain)
 
 
-def rules(config: HostConfig) -> FitRules:
+def fit_rules(config: HostConfig) -> FitRules:
     """How the operator wants guests placed."""
     return FitRules(pack=config.pack_cells, share_cells=config.share_cells)

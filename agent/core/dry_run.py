@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agent.core.admission import Admitted, admit
-from agent.core.arrival import with_guest
+from agent.core.admission import Admitted, Question, admit, question_of
 from agent.core.fit.host import HostFacts
 from agent.core.flavor import Faults, Requested, request_of
 from agent.core.group_policy import unchecked
 from agent.core.instance import Instance, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
-from agent.core.relax.search import relaxations
+from agent.core.relax.find import relaxations
 from agent.core.relax.values import Relaxation
 from agent.core.snapshot import Snapshot
 from agent.core.values import Value
+from agent.core.what_if import with_guest
 
 
 class FitAnswer(Value, frozen=True, kw_only=True):
@@ -58,8 +58,9 @@ def try_fit(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts) -> FitAnswe
     asked = request_of(spec, snapshot.config)
     if isinstance(asked, Faults):
         return asked
-    answer = _answer(spec, asked, snapshot, facts)
-    return answer if answer.fits else _with_relaxations(answer, spec, asked, snapshot, facts)
+    question = question_of(asked.request, snapshot, facts, spec.instance, spec.group)
+    answer = _answer(question, asked)
+    return answer if answer.fits else _with_relaxations(answer, question)
 
 
 def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: int) -> CountAnswer | Faults:
@@ -74,20 +75,21 @@ def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: in
         asked = request_of(guest, snapshot.config)
         if isinstance(asked, Faults):
             return asked
-        answer = _answer(guest, asked, snapshot, facts)
+        question = question_of(asked.request, snapshot, facts, guest.instance, guest.group)
+        answer = _answer(question, asked)
         if answer.placement is not None:
             placements.append(answer.placement)
         elif not placements:
-            answer = _with_relaxations(answer, guest, asked, snapshot, facts)
+            answer = _with_relaxations(answer, question)
         if answer.placement is None or len(placements) >= count:
             return CountAnswer(asked=count, placements=tuple(placements), last=answer)
         snapshot = with_guest(snapshot, guest.instance, answer.placement)
 
 
-def _answer(spec: RequestSpec, asked: Requested, snapshot: Snapshot, facts: HostFacts) -> FitAnswer:
-    found = admit(asked.request, snapshot, facts, instance=spec.instance, group=spec.group)
+def _answer(question: Question, asked: Requested) -> FitAnswer:
+    found = admit(question)
     is_yes = isinstance(found, Admitted)
-    open_question = unchecked(spec.group)
+    open_question = unchecked(question.group)
     return FitAnswer(
         fits=is_yes,
         placement=found.placement if isinstance(found, Admitted) else None,
@@ -99,10 +101,8 @@ def _answer(spec: RequestSpec, asked: Requested, snapshot: Snapshot, facts: Host
     )
 
 
-def _with_relaxations(
-    answer: FitAnswer, spec: RequestSpec, asked: Requested, snapshot: Snapshot, facts: HostFacts
-) -> FitAnswer:
-    would_help = relaxations(asked.request, snapshot, facts, instance=spec.instance, group=spec.group)
+def _with_relaxations(answer: FitAnswer, question: Question) -> FitAnswer:
+    would_help = relaxations(question)
     return msgspec.structs.replace(answer, relaxations=would_help.found, untried=would_help.untried)
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from agent.core.arrival import with_guest
 from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
 from agent.core.instance import Instance
@@ -20,6 +19,7 @@ from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.core.snapshot import Identity, Snapshot, configured, first
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.core.values import ReadOnlyMap, Value
+from agent.core.what_if import with_guest
 from agent.core.words import brief
 from agent.errors import FaultyInput
 from agent.formats import device_spec, pci_alias

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent.core.fit import fit as fit_guest
-from agent.core.fit import host_facts, offer
+from agent.core.fit import host_facts, offer_of
 from agent.core.placement import Placement
 from agent.core.usage import fold
 from agent.formats.wire import to_builtins
@@ -65,7 +65,7 @@ def _work(case: Case) -> Callable[[], Any]:
     topology, config = topology_of(case), config_of(case)
     facts, request = host_facts(topology, config), request_of(case)
     usage = fold(topology, config, sightings_of(case)).usage
-    return lambda: fit_guest(request, offer(facts, usage))
+    return lambda: fit_guest(request, offer_of(facts, usage))
 
 
 def _crowded() -> Iterator[Row]:

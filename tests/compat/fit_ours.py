@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit import FitRules, NoFit, Offer, fit, host_facts, offer
+from agent.core.fit import FitRules, NoFit, Offer, fit, host_facts, offer_of
 from agent.core.guest import Sighting
 from agent.core.holds import FLAVOR_POLICY
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
@@ -24,14 +24,14 @@ from tests.compat.fit_cases import Case, CaseDevice, CaseGuestCell, CaseRequest,
 
 def ours(case: Case) -> Placement | NoFit:
     """What we say."""
-    return fit(request_of(case), offer_of(case), FitRules(pack=case.host.pack))
+    return fit(request_of(case), free_on(case), FitRules(pack=case.host.pack))
 
 
-def offer_of(case: Case) -> Offer:
+def free_on(case: Case) -> Offer:
     """What the host of the case has free, by our own bookkeeping."""
     topology, config = topology_of(case), config_of(case)
     folded = fold(topology, config, sightings_of(case))
-    return offer(host_facts(topology, config), folded.usage)
+    return offer_of(host_facts(topology, config), folded.usage)
 
 
 def topology_of(case: Case) -> HostTopology:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from agent.core.admission import Admitted, Answer, Refused, admit
+from agent.core.admission import Admitted, Answer, Refused, admit, question_of
 from agent.core.fit.host import host_facts
 from agent.core.guest import Sighting
 from agent.core.host_config import DeviceSpec
-from agent.core.instance import InstanceRequest
+from agent.core.instance import Instance, InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 from agent.core.reasons import Reason
 from agent.core.snapshot import Identity, Snapshot, configured, first
@@ -26,8 +26,9 @@ def offering(before: Host) -> Host:
 
 
 def ask(snapshot: Snapshot, request: InstanceRequest) -> Answer:
-    """Yes or no on a host as it was seen."""
-    return admit(request, snapshot, host_facts(snapshot.topology, snapshot.config))
+    """Yes or no on a host as it was seen, to a guest that nobody knows yet."""
+    facts = host_facts(snapshot.topology, snapshot.config)
+    return admit(question_of(request, snapshot, facts, Instance(uuid=uuid_of("new")), None))
 
 
 def placed(answer: Answer) -> Placement:

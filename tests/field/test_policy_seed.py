@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agent import conf
-from agent.core.admission import Answer, admit
+from agent.core.admission import Answer, admit, question_of
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import host_facts
 from agent.core.flavor import Faults, request_of
@@ -44,9 +44,10 @@ def answer(folder: Path, text: str, more_specs: dict[str, str], policy: PciNumaP
     snapshot = configured(msgspec.structs.replace(first(identity, config), topology=topology), config)
     specs = MappingProxyType({"hw:numa_nodes": "1", "pci_passthrough:alias": "nic:1", **more_specs})
     flavor = Flavor(vcpus=1, memory_mb=1024, extra_specs=specs)
-    asked = request_of(RequestSpec(instance=Instance(uuid=uuid_of("x")), flavor=flavor), config)
+    spec = RequestSpec(instance=Instance(uuid=uuid_of("x")), flavor=flavor)
+    asked = request_of(spec, config)
     assert not isinstance(asked, Faults), asked
-    return admit(asked.request, snapshot, host_facts(topology, config))
+    return admit(question_of(asked.request, snapshot, host_facts(topology, config), spec.instance, spec.group))
 
 
 def only_far(found: tuple[Reason, ...]) -> DevicesFar:

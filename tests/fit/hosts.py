@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit.host import Offer, host_facts, offer
+from agent.core.fit.host import Offer, host_facts, offer_of
 from agent.core.guest import GuestDevice, ObservedDomain, Pin, Sighting
 from agent.core.host_config import DeviceSpec, HostConfig, ReservedPages
 from agent.core.pci import DeviceType, PciAddress, PciDevice
@@ -61,7 +61,7 @@ class Host(NamedTuple):
         """What is left for one who comes."""
         made = self.folded()
         unknown = [guest.name for guest in self.guests if made.holds[guest.uuid].uncertain]
-        return offer(host_facts(self.topology, self.config), made.usage, unknown)
+        return offer_of(host_facts(self.topology, self.config), made.usage, unknown)
 
     def room(self) -> rules.Room:
         """The offer beside the devices."""

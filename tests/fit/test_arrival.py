@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agent.core.arrival import with_guest
 from agent.core.cpuset import CpuMask
 from agent.core.fit.decide import fit
-from agent.core.fit.host import CellOffer, Offer, host_facts, offer
+from agent.core.fit.host import CellOffer, Offer, host_facts, offer_of
 from agent.core.guest import Sighting
 from agent.core.instance import Instance
 from agent.core.placement import CellPlacement, Placement
 from agent.core.snapshot import Identity, Snapshot, configured, first
+from agent.core.what_if import with_guest
 from tests.builders import CONNECTION, Node, guest, host, ledger_of, passed, qemu, uuid_of
 from tests.fit.arrival import guest_of, topology_with
 from tests.fit.guests import Case, seeded
@@ -153,7 +153,7 @@ def test_a_guest_that_is_only_thought_of_takes_as_much() -> None:
     for seed, case, given, _ in arrivals():
         after = with_guest(picture(case.host), Instance(uuid=uuid_of("new"), name="new"), given)
         facts = host_facts(after.topology, after.config)
-        left = offer(facts, after.usage, case.host.offer().uncertain)
+        left = offer_of(facts, after.usage, case.host.offer().uncertain)
         found[seed] = differences(case.host.offer(), left, given)
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from agent.core.admission import question_of
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.host import CellOffer, Offer, host_facts
-from agent.core.instance import CellRequest, InstanceRequest
-from agent.core.relax.search import relaxations
+from agent.core.instance import CellRequest, Instance, InstanceRequest
+from agent.core.relax.find import relaxations
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     FewerDevices,
     FewerVcpus,
     GuestsLeave,
@@ -26,6 +27,7 @@ from agent.core.relax.values import (
     Relaxation,
     ShareCells,
 )
+from tests.builders import uuid_of
 from tests.fit import oracle
 from tests.fit.guests import Case, seeded
 from tests.fit.hosts import Host
@@ -41,7 +43,8 @@ def told(case: Case) -> tuple[Relaxation, ...]:
     host = case.host
     config = replace(host.config, pack_cells=case.how.pack, share_cells=case.how.share_cells)
     snapshot = picture(host._replace(config=config))
-    return relaxations(case.request, snapshot, host_facts(host.topology, config)).found
+    facts = host_facts(host.topology, config)
+    return relaxations(question_of(case.request, snapshot, facts, Instance(uuid=uuid_of("new")), None)).found
 
 
 def helps(change: Relaxation, case: Case) -> bool:
@@ -89,7 +92,7 @@ def with_more(before: Offer, change: MoreFree) -> Offer:
     )
 
 
-def _cell_with_more(cell: CellOffer, lack: CellLack | None) -> CellOffer:
+def _cell_with_more(cell: CellOffer, lack: CellShortfall | None) -> CellOffer:
     if lack is None:
         return cell
     assert not lack.cpus.mask & ~cell.facts.dedicated
@@ -106,7 +109,7 @@ def _cell_with_more(cell: CellOffer, lack: CellLack | None) -> CellOffer:
     )
 
 
-def _pages(lack: CellLack, size_kib: int) -> int:
+def _pages(lack: CellShortfall, size_kib: int) -> int:
     return lack.pages if size_kib == lack.page_size_kib else 0
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.serve import needs, serve
-from agent.core.fit.host import Offer, host_facts, offer
+from agent.core.fit.host import Offer, host_facts, offer_of
 from agent.core.host_config import DeviceSpec
 from agent.core.pci import DeviceType, PciAddress, PciDevice
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
@@ -58,7 +58,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         ]
         topology = msgspec.structs.replace(made.topology, cpus=tuple(on))
         guests = [guest(f"has {address}", dev=(address,)) for address in self.taken]
-        return offer(host_facts(topology, made.config), made.usage(*guests))
+        return offer_of(host_facts(topology, made.config), made.usage(*guests))
 
 
 def asks(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import msgspec
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit import FitRules, NoFit, Offer, fit, host_facts, offer
+from agent.core.fit import FitRules, NoFit, Offer, fit, host_facts, offer_of
 from agent.core.instance import CellRequest, CpuPolicy, InstanceRequest, PageWord
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.pci_request import PciRequest, PciSpec
@@ -20,7 +20,7 @@ KIB_PER_MIB = 1024
 
 def offered(made: Host) -> Offer:
     """All of an empty host."""
-    return offer(host_facts(made.topology, made.config), made.usage())
+    return offer_of(host_facts(made.topology, made.config), made.usage())
 
 
 def guest(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 from hypothesis import given, settings
 
-from agent.core.admission import offered
+from agent.core.admission import Question, offer_now, question_of, why_not
 from agent.core.cpuset import CpuSet
 from agent.core.fit import FitRules, HostFacts, Offer, host_facts
 from agent.core.guest import Sighting
@@ -17,12 +17,12 @@ from agent.core.host_config import HostConfig
 from agent.core.instance import CellRequest, Group, Instance, InstanceRequest
 from agent.core.ledger import Ledger
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
-from agent.core.relax.changed import Case, case_of, changed, is_yes
-from agent.core.relax.lacks import more_free
-from agent.core.relax.leaving import at_best, without
-from agent.core.relax.search import MOST_GUESTS_TRIED, MOST_TOLD, relaxations
+from agent.core.relax.changed import changed
+from agent.core.relax.find import MOST_GUESTS_TRIED, MOST_TOLD, relaxations
+from agent.core.relax.guests import at_best
+from agent.core.relax.shortfall import more_free
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     FewerDevices,
     FewerVcpus,
     GuestsLeave,
@@ -40,6 +40,7 @@ from agent.core.relax.values import (
 )
 from agent.core.snapshot import Identity, Snapshot, configured, first
 from agent.core.topology import HostTopology
+from agent.core.what_if import without_guests
 from tests import builders
 from tests.builders import Host, Node, function, guest, host, uuid_of
 from tests.fit.guests import Case as Drawn
@@ -47,6 +48,7 @@ from tests.fit.guests import any_guest, cases, seeded
 from tests.fit.hosts import Theme, any_host
 
 MIB = 1024
+NEW = Instance(uuid=uuid_of("new"))
 
 
 def picture(topology: HostTopology, config: HostConfig, *guests: Sighting) -> Snapshot:
@@ -62,7 +64,11 @@ def seen(where: Host, *guests: Sighting) -> tuple[Snapshot, HostFacts]:
 
 
 def found(request: InstanceRequest, where: Host, *guests: Sighting) -> tuple[Relaxation, ...]:
-    return relaxations(request, *seen(where, *guests)).found
+    return told(request, where, *guests).found
+
+
+def told(request: InstanceRequest, where: Host, *guests: Sighting, group: Group | None = None) -> Relaxations:
+    return relaxations(question_of(request, *seen(where, *guests), NEW, group))
 
 
 def two_cells() -> Host:
@@ -103,11 +109,11 @@ def leave(*guests: tuple[str, str]) -> GuestsLeave:
     )
 
 
-def cpus_of(cell: int, cpus: str) -> CellLack:
-    return CellLack(cell=cell, cpus=CpuSet.parse(cpus))
+def cpus_of(cell: int, cpus: str) -> CellShortfall:
+    return CellShortfall(cell=cell, cpus=CpuSet.parse(cpus))
 
 
-def more(*cells: CellLack) -> MoreFree:
+def more(*cells: CellShortfall) -> MoreFree:
     return MoreFree(cells=cells)
 
 
@@ -116,7 +122,7 @@ WITHOUT_NIC = FewerDevices(request="alias:nic", count=0)
 
 
 def test_a_guest_that_fits_needs_nothing() -> None:
-    assert relaxations(pinned(2), *seen(two_cells())) == Relaxations()
+    assert told(pinned(2), two_cells()) == Relaxations()
 
 
 def test_cpus_that_are_short_are_named_with_their_cell_the_fewest_first_and_so_are_the_guests_that_have_them() -> None:
@@ -133,8 +139,8 @@ def test_cpus_that_are_short_are_named_with_their_cell_the_fewest_first_and_so_a
 def test_memory_that_is_short_is_counted_for_each_cell() -> None:
     a, b = guest("a", {0: 1}, mem=2048, node=0), guest("b", {0: 5}, mem=1536, node=1)
     assert found(pinned(2, mem=3072), two_cells(), a, b) == (
-        more(CellLack(cell=1, memory_kib=512 * MIB)),
-        more(CellLack(cell=0, memory_kib=1024 * MIB)),
+        more(CellShortfall(cell=1, memory_kib=512 * MIB)),
+        more(CellShortfall(cell=0, memory_kib=1024 * MIB)),
         OtherCells(count=2),
         LessMemory(memory_kib=2560 * MIB),
         leave(("b", "1")),
@@ -179,7 +185,7 @@ def test_pages_that_are_short_are_counted_and_the_kernel_gets_back_those_of_who_
     where = Host(msgspec.structs.replace(before.topology, cells=(touched, *others)), before.config)
     request = msgspec.structs.replace(pinned(2, mem=1024), page_size=2048)
     assert found(request, where, guest("a", {0: 1}, mem=512, node=0, page=2048)) == (
-        more(CellLack(cell=0, pages=256, page_size_kib=2048)),
+        more(CellShortfall(cell=0, pages=256, page_size_kib=2048)),
         OtherPageSize(page_size="any"),
         LessMemory(memory_kib=512 * MIB),
         leave(("a", "0")),
@@ -276,17 +282,17 @@ def test_a_guest_whose_cpus_nobody_knows_is_in_the_way_of_every_pinned_one() -> 
 def test_the_host_without_a_guest_is_the_host_that_never_had_it() -> None:
     a, b = guest("a", {0: 0, 1: 4}, dev=("0000:03:00.0",), mem=1024, node=1), guest("b", {0: 0}, vcpus=2)
     (both, _), (alone, _) = seen(with_card(), a, b), seen(with_card(), b)
-    assert without(both, [uuid_of("a")]) == msgspec.structs.replace(alone, generation=both.generation)
+    assert without_guests(both, [uuid_of("a")]) == msgspec.structs.replace(alone, generation=both.generation)
 
 
 def test_no_more_is_had_by_a_guests_leaving_than_it_is_thought_to_hold_at_best() -> None:
     for seed in range(300):
-        case = asked(seeded(seed))
-        for uuid, holds in case.snapshot.holds.items():
-            really = offered(without(case.snapshot, [uuid]), case.facts)
-            best = at_best(case.offer, [holds])
+        question = asked(seeded(seed))
+        for uuid, holds in question.snapshot.holds.items():
+            really = offer_now(without_guests(question.snapshot, [uuid]), question.facts)
+            best = at_best(question.offer, [holds])
             more = really.free_devices & ~best.free_devices
-            assert not any(more & pool.devices for pool in case.facts.devices.pools), seed
+            assert not any(more & pool.devices for pool in question.facts.devices.pools), seed
             assert set(really.uncertain) >= set(best.uncertain), seed
             most = amounts(best)
             assert all(have <= most[what] for what, have in amounts(really).items()), seed
@@ -311,11 +317,10 @@ def amounts(offer: Offer) -> dict[tuple[object, ...], int]:
 
 def test_members_of_a_server_group_that_keeps_them_apart_would_have_to_leave() -> None:
     group = Group(id="g", policy="anti-affinity", members=(uuid_of("a"), uuid_of("b")))
-    snapshot, facts = seen(builders.h2x4(), guest("a", {0: 0}), guest("b", {0: 1}), guest("c", {0: 2}))
-    new = Instance(uuid=uuid_of("new"))
-    assert relaxations(pinned(1), snapshot, facts, instance=new, group=group).found == (leave(("a", "0"), ("b", "0")),)
+    guests = (guest("a", {0: 0}), guest("b", {0: 1}), guest("c", {0: 2}))
+    assert told(pinned(1), builders.h2x4(), *guests, group=group).found == (leave(("a", "0"), ("b", "0")),)
     two = msgspec.structs.replace(group, max_server_per_host=2)
-    assert relaxations(pinned(1), snapshot, facts, instance=new, group=two).found == (
+    assert told(pinned(1), builders.h2x4(), *guests, group=two).found == (
         leave(("a", "0")),
         leave(("b", "0")),
     )
@@ -325,39 +330,39 @@ def test_only_so_many_guests_are_tried_and_the_rest_is_counted() -> None:
     every = f"0-{MOST_GUESTS_TRIED + 9}"
     where = host({0: Node(every, 1 << 20)}, dedicated=every, shared="")
     guests = [guest(f"vm{n}", {0: n}, mem=64) for n in range(MOST_GUESTS_TRIED + 10)]
-    assert relaxations(pinned(2), *seen(where, *guests)) == Relaxations(found=(more(cpus_of(0, "0-1")),), untried=10)
+    assert told(pinned(2), where, *guests) == Relaxations(found=(more(cpus_of(0, "0-1")),), untried=10)
 
 
 def test_of_many_guests_that_could_leave_a_few_are_told_those_first_that_hold_the_least() -> None:
     where = host({0: Node("0-31", 1 << 20)}, dedicated="0-31", shared="")
     guests = [guest(f"vm{n}", {0: n}, mem=64 * (32 - n)) for n in range(32)]
-    told = relaxations(pinned(1), *seen(where, *guests))
-    names = [change.guests[0].name for change in told.found if isinstance(change, GuestsLeave)]
-    assert (names, told.untried) == ([f"vm{n}" for n in range(31, 31 - MOST_TOLD, -1)], 0)
+    would_help = told(pinned(1), where, *guests)
+    names = [change.guests[0].name for change in would_help.found if isinstance(change, GuestsLeave)]
+    assert (names, would_help.untried) == ([f"vm{n}" for n in range(31, 31 - MOST_TOLD, -1)], 0)
 
 
-def asked(drawn: Drawn) -> Case:
+def asked(drawn: Drawn) -> Question:
     """The question that such a case is."""
     config = msgspec.structs.replace(drawn.host.config, pack_cells=drawn.how.pack, share_cells=drawn.how.share_cells)
-    return case_of(drawn.request, *seen(Host(drawn.host.topology, config), *drawn.host.guests), None, None)
+    return question_of(drawn.request, *seen(Host(drawn.host.topology, config), *drawn.host.guests), NEW, None)
 
 
 def faults(drawn: Drawn) -> list[str]:
-    """What is wrong with what is told for a case."""
-    case = asked(drawn)
-    told = relaxations(case.request, case.snapshot, case.facts)
-    if is_yes(case):
+    """What is wrong with what is told for a question."""
+    question = asked(drawn)
+    told = relaxations(question)
+    if not why_not(question):
         return [] if told == Relaxations() else ["it fits"]
-    wrong = [f"{change} does not help" for change in told.found if not _is_true(case, change)]
+    wrong = [f"{change} does not help" for change in told.found if not _is_true(question, change)]
     return wrong + ["one is told twice"] * (len({repr(one) for one in told.found}) < len(told.found))
 
 
-def _is_true(case: Case, change: Relaxation) -> bool:
-    after = changed(case, change)
-    return after is not None and is_yes(after) and not any(map(is_yes, _smaller_changes(case, change)))
+def _is_true(question: Question, change: Relaxation) -> bool:
+    after = changed(question, change)
+    return after is not None and not why_not(after) and all(map(why_not, _smaller_changes(question, change)))
 
 
-def _smaller_changes(case: Case, change: Relaxation) -> list[Case]:
+def _smaller_changes(question: Question, change: Relaxation) -> list[Question]:
     """The case with one step less than what is told, none of which may be enough."""
     less: list[Relaxation] = []
     if isinstance(change, MoreFree):
@@ -373,12 +378,12 @@ def _smaller_changes(case: Case, change: Relaxation) -> list[Case]:
                 fewer = msgspec.structs.replace(lack, pages=lack.pages - 1)
                 less.append(msgspec.structs.replace(change, cells=(*others, fewer)))
     if isinstance(change, FewerVcpus):
-        less.append(FewerVcpus(vcpus=change.vcpus + max(1, len(case.request.cells))))
+        less.append(FewerVcpus(vcpus=change.vcpus + max(1, len(question.request.cells))))
     if isinstance(change, FewerDevices):
         less.append(FewerDevices(request=change.request, count=change.count + 1))
     if isinstance(change, GuestsLeave) and len(change.guests) > 1:
         less += [GuestsLeave(guests=(guest,)) for guest in change.guests]
-    return [after for one in less if (after := changed(case, one)) is not None]
+    return [after for one in less if (after := changed(question, one)) is not None]
 
 
 @settings(max_examples=50)
@@ -397,24 +402,24 @@ def test_no_fewer_cpus_of_a_cell_would_be_enough_than_are_told() -> None:
     for seed in range(2000):
         pick = random.Random(seed).choice
         theme = Theme(memory=False, devices=False)
-        case = asked(Drawn(any_host(pick, theme, 2), any_guest(pick, theme, 1), FitRules()))
-        if not case.request.pinned or is_yes(case):
+        question = asked(Drawn(any_host(pick, theme, 2), any_guest(pick, theme, 1), FitRules()))
+        if not question.request.pinned or not why_not(question):
             continue
-        told = {change.cells[0].cell: change.cells[0] for change in more_free(case) if change.cells}
-        for room in case.offer.cells:
+        told = {change.cells[0].cell: change.cells[0] for change in more_free(question) if change.cells}
+        for room in question.offer.cells:
             taken = list(CpuSet.from_mask(room.facts.dedicated & ~room.free_cpus))
-            fewest = _fewest_cpus(case, room.facts.id, taken)
+            fewest = _fewest_cpus(question, room.facts.id, taken)
             if fewest is not None:
                 assert len(told[room.facts.id].cpus) == fewest, seed
                 compared += 1
     assert compared > 20
 
 
-def _fewest_cpus(case: Case, cell: int, taken: list[int]) -> int | None:
+def _fewest_cpus(question: Question, cell: int, taken: list[int]) -> int | None:
     """By trying all."""
     for size in range(1, len(taken) + 1):
         for some in itertools.combinations(taken, size):
-            after = changed(case, more(CellLack(cell=cell, cpus=CpuSet(some))))
-            if after is not None and is_yes(after):
+            after = changed(question, more(CellShortfall(cell=cell, cpus=CpuSet(some))))
+            if after is not None and not why_not(after):
                 return size
     return None

@@ -9,7 +9,7 @@ import pytest
 from agent.core.cpuset import CpuSet
 from agent.core.relax.text import sentence
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     FewerDevices,
     FewerVcpus,
     GuestsLeave,
@@ -32,10 +32,10 @@ def leaving(name: str, cells: str = "") -> Leaving:
     return Leaving(uuid=f"uuid-of-{name}", name=name, cells=CpuSet.parse(cells))
 
 
-WHOLE = CellLack(cell=1, cpus=CpuSet([4, 5]), floating=1, memory_kib=512 * KIB, pages=1, page_size_kib=2048)
+WHOLE = CellShortfall(cell=1, cpus=CpuSet([4, 5]), floating=1, memory_kib=512 * KIB, pages=1, page_size_kib=2048)
 
 SENTENCES: tuple[tuple[Relaxation, str], ...] = (
-    (MoreFree(cells=(CellLack(cell=1, cpus=CpuSet([4])),)), "with 1 more dedicated CPU (4) free on cell 1"),
+    (MoreFree(cells=(CellShortfall(cell=1, cpus=CpuSet([4])),)), "with 1 more dedicated CPU (4) free on cell 1"),
     (
         MoreFree(cells=(WHOLE,)),
         (
@@ -45,7 +45,8 @@ SENTENCES: tuple[tuple[Relaxation, str], ...] = (
     ),
     (
         MoreFree(
-            cells=(CellLack(cell=0, pages=2, page_size_kib=1 << 20), CellLack(cell=1, floating=2)), memory_kib=KIB + 1
+            cells=(CellShortfall(cell=0, pages=2, page_size_kib=1 << 20), CellShortfall(cell=1, floating=2)),
+            memory_kib=KIB + 1,
         ),
         (
             "with 2 more pages of 1 GiB free on cell 0 and room for 2 more floating vCPUs free on cell 1 and "

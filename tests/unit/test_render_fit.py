@@ -16,7 +16,7 @@ from agent.core.reasons import (
     Reason,
 )
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     GuestsLeave,
     Leaving,
     MoreFree,
@@ -129,7 +129,7 @@ host
 def test_what_would_help_stands_below_the_reasons_in_its_order() -> None:
     helps = Relaxations(
         found=(
-            MoreFree(cells=(CellLack(cell=0, cpus=CpuSet([4, 5])),)),
+            MoreFree(cells=(CellShortfall(cell=0, cpus=CpuSet([4, 5])),)),
             OtherDevicePolicy(requests=("alias:nic",), policy="preferred"),
             GuestsLeave(guests=(Leaving(uuid="u", name="web", cells=CpuSet([0])),)),
         ),

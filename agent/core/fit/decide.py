@@ -17,7 +17,7 @@ from agent.core.fit.place import place_cell, placement
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.fit.search import Choice, Stopped, choose, nearest
 from agent.core.fit.sharing import Shared, share
-from agent.core.fit.table import Table, table
+from agent.core.fit.table import Table, table_of
 from agent.core.fit.take import PlacementBroken, check, take
 from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
@@ -69,7 +69,7 @@ def _floating(
 def _in_cells(
     request: InstanceRequest, wanted: Sequence[Need], offer: Offer, rules: FitRules, reasons: list[Reason]
 ) -> Placement | NoFit:
-    made = table(request, ordered(request, offer, rules))
+    made = table_of(request, ordered(request, offer, rules))
     if reasons:
         return NoFit(reasons=(*reasons, *made.reasons))
     found = choose(made, wanted, offer, rules)

@@ -106,7 +106,7 @@ def host_facts(topology: HostTopology, config: HostConfig) -> HostFacts:
     )
 
 
-def offer(facts: HostFacts, usage: Usage, uncertain: Iterable[str] = ()) -> Offer:
+def offer_of(facts: HostFacts, usage: Usage, uncertain: Iterable[str] = ()) -> Offer:
     """What is free by the books. uncertain: names of guests that hold nobody knows what."""
     rows = {cell.id: cell for cell in usage.cells}
     host = usage.host

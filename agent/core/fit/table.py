@@ -30,7 +30,7 @@ class Table(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
-def table(request: InstanceRequest, hosts: Sequence[CellOffer]) -> Table:
+def table_of(request: InstanceRequest, hosts: Sequence[CellOffer]) -> Table:
     """Every guest cell against every host cell. Guest cells that ask for the same are looked at once."""
     known: dict[tuple[int, int, int, bool], int] = {}
     rows: list[int] = []

@@ -1,24 +1,18 @@
-"""A question about a guest that is to come, and the same question with one thing changed."""
+"""The question whether a guest may come, with one thing changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import msgspec
 
-from agent.core.admission import offered, rules
+from agent.core.admission import Question, offer_now
 from agent.core.cpuset import CpuMask, CpuSet
-from agent.core.fit.decide import fit
-from agent.core.fit.host import CellOffer, FreePages, HostFacts, Offer
-from agent.core.fit.rules import FitRules, NoFit
-from agent.core.group_policy import group_reasons
-from agent.core.instance import CellRequest, Group, Instance, InstanceRequest
-from agent.core.placement import Placement
-from agent.core.reasons import Reason
-from agent.core.relax.leaving import without
+from agent.core.fit.host import CellOffer, FreePages, Offer
+from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     FewerDevices,
     FewerVcpus,
     GuestsLeave,
@@ -32,60 +26,24 @@ from agent.core.relax.values import (
     Relaxation,
     ShareCells,
 )
-from agent.core.snapshot import Snapshot
+from agent.core.what_if import without_guests
 
 KIB_PER_MIB = 1024
 
 
-class Case(NamedTuple):
-    """May this guest come to this host. facts, offer, rules: of the snapshot. uuid: of the guest; group: its server
-    group."""
-
-    request: InstanceRequest
-    snapshot: Snapshot
-    facts: HostFacts
-    offer: Offer
-    rules: FitRules
-    uuid: str = ""
-    group: Group | None = None
-
-
-def case_of(
-    request: InstanceRequest, snapshot: Snapshot, facts: HostFacts, instance: Instance | None, group: Group | None
-) -> Case:
-    """The question as it stands, as `admission.admit` has it."""
-    uuid = "" if instance is None else instance.uuid
-    return Case(request, snapshot, facts, offered(snapshot, facts), rules(snapshot.config), uuid, group)
-
-
-def why_not(case: Case) -> tuple[Reason, ...]:
-    """Every reason against it; none when the guest may come."""
-    found = fit(case.request, case.offer, case.rules)
-    return (*_kept_apart(case), *(found.reasons if isinstance(found, NoFit) else ()))
-
-
-def is_yes(case: Case) -> bool:
-    """The guest may come."""
-    return not _kept_apart(case) and isinstance(fit(case.request, case.offer, case.rules), Placement)
-
-
-def _kept_apart(case: Case) -> tuple[Reason, ...]:
-    return tuple(group_reasons(case.group, case.uuid, case.snapshot.ledger.sightings))
-
-
-def changed(case: Case, change: Relaxation) -> Case | None:
+def changed(question: Question, change: Relaxation) -> Question | None:
     """The question with that change; None where the change makes no sense for this guest."""
     match change:
         case MoreFree():
-            return case._replace(offer=_with_more(case.offer, change))
+            return question._replace(offer=_with_more(question.offer, change))
         case ShareCells():
-            return case._replace(rules=msgspec.structs.replace(case.rules, share_cells=True))
+            return question._replace(rules=msgspec.structs.replace(question.rules, share_cells=True))
         case GuestsLeave():
-            snapshot = without(case.snapshot, [guest.uuid for guest in change.guests])
-            return case._replace(snapshot=snapshot, offer=offered(snapshot, case.facts))
+            snapshot = without_guests(question.snapshot, [guest.uuid for guest in change.guests])
+            return question._replace(snapshot=snapshot, offer=offer_now(snapshot, question.facts))
         case _:
-            request = _request_with(case.request, change)
-            return None if request is None else case._replace(request=request)
+            request = _request_with(question.request, change)
+            return None if request is None else question._replace(request=request)
 
 
 def _request_with(
@@ -125,14 +83,16 @@ def _with_more(offer: Offer, more: MoreFree) -> Offer:
     memory_kib = more.memory_kib + sum(lack.memory_kib for lack in more.cells)
     return msgspec.structs.replace(
         offer,
-        cells=tuple(with_lack(room, lacks[room.facts.id]) if room.facts.id in lacks else room for room in offer.cells),
+        cells=tuple(
+            with_shortfall(room, lacks[room.facts.id]) if room.facts.id in lacks else room for room in offer.cells
+        ),
         floating=offer.floating + more.floating + sum(lack.floating for lack in more.cells),
         free_by_ratio_kib=offer.free_by_ratio_kib + memory_kib,
         free_kib=offer.free_kib + memory_kib,
     )
 
 
-def with_lack(room: CellOffer, lack: CellLack) -> CellOffer:
+def with_shortfall(room: CellOffer, lack: CellShortfall) -> CellOffer:
     """The host cell once others have given back what was lacking."""
     return msgspec.structs.replace(
         room,
@@ -144,7 +104,7 @@ def with_lack(room: CellOffer, lack: CellLack) -> CellOffer:
     )
 
 
-def _with_pages(pools: Iterable[FreePages], lack: CellLack) -> Iterable[FreePages]:
+def _with_pages(pools: Iterable[FreePages], lack: CellShortfall) -> Iterable[FreePages]:
     for pool in pools:
         more = lack.pages if pool.size_kib == lack.page_size_kib else 0
         yield msgspec.structs.replace(pool, free=pool.free + more) if more else pool

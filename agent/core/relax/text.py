@@ -7,7 +7,7 @@ from typing import assert_never
 
 from agent.core.reason_text import listed, mib_asked, page_size
 from agent.core.relax.values import (
-    CellLack,
+    CellShortfall,
     FewerDevices,
     FewerVcpus,
     GuestsLeave,
@@ -81,7 +81,7 @@ def _more_free(relaxation: MoreFree) -> str:
     return f"with {some(places, between=' and ')}"
 
 
-def _lacks(lack: CellLack) -> Iterator[str]:
+def _lacks(lack: CellShortfall) -> Iterator[str]:
     if lack.cpus:
         yield f"{len(lack.cpus)} more dedicated {'CPU' if len(lack.cpus) == 1 else 'CPUs'} ({lack.cpus})"
     if lack.floating:

@@ -11,7 +11,7 @@ from agent.core.pci_request import PciNumaPolicy
 from agent.core.values import Value
 
 
-class CellLack(Value, frozen=True, kw_only=True):
+class CellShortfall(Value, frozen=True, kw_only=True):
     """What a host cell would have to have free beside what it has. cpus: dedicated CPUs that others have now, the
     fewest that help; floating: vCPUs; pages: of page_size_kib."""
 
@@ -27,7 +27,7 @@ class MoreFree(Value, frozen=True, kw_only=True, tag="more-free"):
     """It would fit if others gave this back. cells: by id. floating, memory_kib: in any cell, beside what the cells
     have to get."""
 
-    cells: tuple[CellLack, ...] = ()
+    cells: tuple[CellShortfall, ...] = ()
     floating: int = 0
     memory_kib: int = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from agent.core.admission import Question
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.flow import cheapest
 from agent.core.fit.devices.needs import needs
@@ -17,33 +18,33 @@ from agent.core.fit.pages import cell_free_kib, host_free_kib, host_takes_small,
 from agent.core.fit.pins import cpus_lacking
 from agent.core.fit.table import wants_emulator_cpu
 from agent.core.instance import CellRequest, InstanceRequest
-from agent.core.relax.changed import Case, with_lack
-from agent.core.relax.values import CellLack, MoreFree
+from agent.core.relax.changed import with_shortfall
+from agent.core.relax.values import CellShortfall, MoreFree
 
 _MOST_MIB = (1 << 24) - 1
 _KIB_PER_MIB = 1024
 
 
-def more_free(case: Case) -> Iterator[MoreFree]:
+def more_free(question: Question) -> Iterator[MoreFree]:
     """What would have to be free, the least first; each further one leaves out the host cell that lacked the most (or,
     where none lacks anything, had the fewest devices) before."""
-    if not case.request.cells:
-        whole = _with_host(case, ())
+    if not question.request.cells:
+        whole = _with_host(question, ())
         if whole is not None and whole != MoreFree():
             yield whole
         return
-    rooms = {room.facts.id: room for room in case.offer.cells if room.facts.has_cpus}
-    table = [_row(cell, case.request, rooms.values()) for cell in case.request.cells]
-    near = _near(case)
+    rooms = {room.facts.id: room for room in question.offer.cells if room.facts.has_cpus}
+    table = [_row(cell, question.request, rooms.values()) for cell in question.request.cells]
+    near = _near(question)
     left = set(rooms)
     while (lacks := _assigned(table, left)) is not None:
-        change = _with_host(case, lacks)
+        change = _with_host(question, lacks)
         if change is not None and change != MoreFree():
             yield change
         left.discard(max(lacks, key=lambda lack: (_cost(lack), -near.get(lack.cell, 0), lack.cell)).cell)
 
 
-def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> CellLack | None:
+def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> CellShortfall | None:
     """What one guest cell lacks on one host cell; None where no guest's leaving could make room for it."""
     facts = room.facts
     floating = len(cell.vcpus) - len(cell.pinned)
@@ -54,7 +55,7 @@ def lack_of(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Cel
     if memory is None:
         return None
     size_kib, amount = memory
-    return CellLack(
+    return CellShortfall(
         cell=facts.id,
         cpus=cpus,
         floating=max(0, floating - room.floating) if floating else 0,
@@ -98,16 +99,16 @@ def _small_lacking(cell: CellRequest, request: InstanceRequest, room: CellOffer)
     if cell.memory_kib % room.facts.small_kib:
         return None
     lacking_kib = max(0, cell.memory_kib - cell_free_kib(request, room))
-    grown = with_lack(room, CellLack(cell=room.facts.id, memory_kib=lacking_kib))
+    grown = with_shortfall(room, CellShortfall(cell=room.facts.id, memory_kib=lacking_kib))
     used_kib = room.total_kib - room.free_kib
     return lacking_kib if lacking_kib <= used_kib and cell_free_kib(request, grown) >= cell.memory_kib else None
 
 
-def _row(cell: CellRequest, request: InstanceRequest, rooms: Iterable[CellOffer]) -> dict[int, CellLack]:
+def _row(cell: CellRequest, request: InstanceRequest, rooms: Iterable[CellOffer]) -> dict[int, CellShortfall]:
     return {room.facts.id: lack for room in rooms if (lack := lack_of(cell, request, room)) is not None}
 
 
-def _assigned(table: Sequence[dict[int, CellLack]], left: set[int]) -> list[CellLack] | None:
+def _assigned(table: Sequence[dict[int, CellShortfall]], left: set[int]) -> list[CellShortfall] | None:
     """A host cell of those for each guest cell, so that they lack the least in sum."""
     ids = sorted(left)
     costs = [{n: _cost(row[cell]) for n, cell in enumerate(ids) if cell in row} for row in table]
@@ -117,15 +118,15 @@ def _assigned(table: Sequence[dict[int, CellLack]], left: set[int]) -> list[Cell
     return [row[ids[shares.index(1)]] for row, shares in zip(table, found[1], strict=True)]
 
 
-def _cost(lack: CellLack) -> int:
+def _cost(lack: CellShortfall) -> int:
     kinds = sum(map(bool, (lack.cpus, lack.floating, lack.memory_kib, lack.pages)))
     mib = -(-(lack.memory_kib + lack.pages * (lack.page_size_kib or 0)) // _KIB_PER_MIB)
     return kinds << 52 | len(lack.cpus) << 40 | lack.floating << 28 | min(mib, _MOST_MIB)
 
 
-def _with_host(case: Case, lacks: Sequence[CellLack]) -> MoreFree | None:
+def _with_host(question: Question, lacks: Sequence[CellShortfall]) -> MoreFree | None:
     """With what the host as a whole lacks beside; None where its guests do not have that much."""
-    request, offer, host = case.request, case.offer, case.snapshot.usage.host
+    request, offer, host = question.request, question.offer, question.snapshot.usage.host
     floating = request.vcpus - len(request.pinned)
     given, given_kib = sum(lack.floating for lack in lacks), sum(lack.memory_kib for lack in lacks)
     more = max(0, floating - offer.floating - given) if floating else 0
@@ -135,14 +136,14 @@ def _with_host(case: Case, lacks: Sequence[CellLack]) -> MoreFree | None:
     taken_kib = host.memory_kib.used + host.memory_kib.promised
     if given + more > host.shared.used + host.shared.promised or given_kib + more_kib > taken_kib:
         return None
-    cells = sorted((lack for lack in lacks if lack != CellLack(cell=lack.cell)), key=lambda lack: lack.cell)
+    cells = sorted((lack for lack in lacks if lack != CellShortfall(cell=lack.cell)), key=lambda lack: lack.cell)
     return MoreFree(cells=tuple(cells), floating=more, memory_kib=more_kib)
 
 
-def _near(case: Case) -> dict[int, int]:
+def _near(question: Question) -> dict[int, int]:
     """By host cell, how many of the devices that must be near are there."""
     near: dict[int, int] = {}
-    for need in needs(case.request.devices, case.offer):
+    for need in needs(question.request.devices, question.offer):
         for cell, count in need.near.items() if need.is_hard else ():
             near[cell] = near.get(cell, 0) + min(count, need.request.count)
     return near

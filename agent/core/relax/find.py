@@ -1,7 +1,7 @@
 """The smallest changes that would make a guest fit, for whoever asks why it does not; never for a claim.
 
 Each change is put to the test: the whole fit is run with it, and it is told only when the answer is yes. Told are, in
-this order: what others would have to give back (`lacks`); one setting of the guest or the host made softer; fewer
+this order: what others would have to give back (`shortfall`); one setting of the guest or the host made softer; fewer
 devices, vCPUs or less memory, the most that fits; and guests that would have to go, those that hold the least first.
 Of several steps of one setting the smallest that helps is told. Two settings at once are not tried; two guests are
 where no single one helps. The work is bounded by the number of fits, never by time.
@@ -16,13 +16,14 @@ from typing import TypeVar
 
 import msgspec
 
-from agent.core.fit.host import HostFacts
-from agent.core.instance import EmulatorPolicy, Group, Instance, InstanceRequest, PageWord
+from agent.core.admission import Question, why_not
+from agent.core.fit.pages import huge_pools
+from agent.core.instance import EmulatorPolicy, PageWord
 from agent.core.pci_request import PciNumaPolicy, PciRequest
 from agent.core.reasons import Reason
-from agent.core.relax.changed import KIB_PER_MIB, Case, case_of, changed, is_yes, why_not
-from agent.core.relax.lacks import more_free
-from agent.core.relax.leaving import at_best, who_could_help
+from agent.core.relax.changed import KIB_PER_MIB, changed
+from agent.core.relax.guests import at_best, who_could_help
+from agent.core.relax.shortfall import more_free
 from agent.core.relax.values import (
     FewerDevices,
     FewerVcpus,
@@ -38,7 +39,6 @@ from agent.core.relax.values import (
     Relaxations,
     ShareCells,
 )
-from agent.core.snapshot import Snapshot
 
 MOST_GUESTS_TRIED = 128
 """Each try is a fit, and a fold of the books of the whole host where that fit is a yes."""
@@ -64,76 +64,65 @@ _CELL_COUNTS = (1, 2, 4)
 _Change = TypeVar("_Change", bound=Relaxation)
 
 
-def relaxations(
-    request: InstanceRequest,
-    snapshot: Snapshot,
-    facts: HostFacts,
-    *,
-    instance: Instance | None = None,
-    group: Group | None = None,
-) -> Relaxations:
-    """What would make it fit, the cheapest first; the same for the same arguments. Nothing where it fits as it is.
-
-    The arguments are those of `admission.admit`.
-    """
-    case = case_of(request, snapshot, facts, instance, group)
-    reasons = why_not(case)
+def relaxations(question: Question) -> Relaxations:
+    """What would make it fit, the cheapest first; the same for the same question. Nothing where it fits as it is."""
+    reasons = why_not(question)
     if not reasons:
         return Relaxations()
-    case = case._replace(rules=msgspec.structs.replace(case.rules, most_steps=MOST_STEPS_EACH))
-    guests, untried = _guests(case, reasons)
-    return Relaxations(found=(*_more_free(case), *_softer(case), *_smaller(case), *guests), untried=untried)
+    question = question._replace(rules=msgspec.structs.replace(question.rules, most_steps=MOST_STEPS_EACH))
+    guests, untried = _guests(question, reasons)
+    return Relaxations(found=(*_more_free(question), *_softer(question), *_smaller(question), *guests), untried=untried)
 
 
-def helps(case: Case, change: Relaxation) -> bool:
+def helps(question: Question, change: Relaxation) -> bool:
     """The guest may come once this alone is changed."""
-    after = changed(case, change)
-    return after is not None and is_yes(after)
+    after = changed(question, change)
+    return after is not None and not why_not(after)
 
 
-def _more_free(case: Case) -> Iterator[MoreFree]:
+def _more_free(question: Question) -> Iterator[MoreFree]:
     """For a guest of several cells one is told: others differ from it in a single host cell."""
-    tried = itertools.islice(more_free(case), MOST_PLACES_TRIED)
-    most = MOST_TOLD if len(case.request.cells) == 1 else 1
-    return itertools.islice((change for change in tried if helps(case, change)), most)
+    tried = itertools.islice(more_free(question), MOST_PLACES_TRIED)
+    most = MOST_TOLD if len(question.request.cells) == 1 else 1
+    return itertools.islice((change for change in tried if helps(question, change)), most)
 
 
-def _softer(case: Case) -> Iterator[Relaxation]:
-    yield from _device_policies(case)
-    for steps in _settings(case):
-        yield from _first(case, steps)
+def _softer(question: Question) -> Iterator[Relaxation]:
+    yield from _device_policies(question)
+    for steps in _settings(question):
+        yield from _first(question, steps)
 
 
-def _first(case: Case, steps: Iterable[_Change]) -> Iterator[_Change]:
+def _first(question: Question, steps: Iterable[_Change]) -> Iterator[_Change]:
     """The first step that helps, if any does."""
-    return itertools.islice((change for change in steps if helps(case, change)), 1)
+    return itertools.islice((change for change in steps if helps(question, change)), 1)
 
 
-def _settings(case: Case) -> Iterator[Iterable[Relaxation]]:
-    request = case.request
+def _settings(question: Question) -> Iterator[Iterable[Relaxation]]:
+    request = question.request
     if request.thread_policy in ("require", "isolate"):
         yield (OtherThreadPolicy(policy="prefer"),)
-    yield _emulator_policies(case)
-    yield _page_sizes(case)
-    if len(request.cells) > 1 and not case.rules.share_cells:
+    yield _emulator_policies(question)
+    yield _page_sizes(question)
+    if len(request.cells) > 1 and not question.rules.share_cells:
         yield (ShareCells(),)
     now = len(request.cells)
     counts = sorted(_CELL_COUNTS, key=lambda count: abs(count - now))
     yield tuple(OtherCells(count=count) for count in counts if now and count != now)
 
 
-def _device_policies(case: Case) -> Iterator[Relaxation]:
+def _device_policies(question: Question) -> Iterator[Relaxation]:
     """Of each request by itself, else of all of them together."""
-    strict = [one for one in case.request.devices if case.request.cells and _SOFTER[one.numa_policy]]
+    strict = [one for one in question.request.devices if question.request.cells and _SOFTER[one.numa_policy]]
     alone = (
         [OtherDevicePolicy(requests=(one.id,), policy=policy) for policy in _SOFTER[one.numa_policy]]
         for one in _distinct(strict)
     )
-    found = [change for steps in alone for change in _first(case, steps)]
+    found = [change for steps in alone for change in _first(question, steps)]
     if not found and len(strict) > 1:
         names = tuple(one.id for one in strict)
         together = [OtherDevicePolicy(requests=names, policy=policy) for policy in _SOFTER["socket"]]
-        found += _first(case, together)
+        found += _first(question, together)
     yield from found
 
 
@@ -145,10 +134,12 @@ def _distinct(requests: Iterable[PciRequest]) -> list[PciRequest]:
     return list(kinds.values())[:MOST_REQUESTS]
 
 
-def _emulator_policies(case: Case) -> Iterable[Relaxation]:
+def _emulator_policies(question: Question) -> Iterable[Relaxation]:
     """Shared CPUs only where there are some apart from the dedicated ones."""
-    request, now = case.request, case.request.emulator_policy
-    share: tuple[EmulatorPolicy, ...] = ("share",) if case.offer.shared_cpus and not case.facts.is_legacy else ()
+    request, now = question.request, question.request.emulator_policy
+    share: tuple[EmulatorPolicy, ...] = (
+        ("share",) if question.offer.shared_cpus and not question.facts.is_legacy else ()
+    )
     policies: tuple[EmulatorPolicy | None, ...] = ()
     if now == "isolate":
         policies = (*share, None)
@@ -157,66 +148,64 @@ def _emulator_policies(case: Case) -> Iterable[Relaxation]:
     return tuple(OtherEmulatorPolicy(policy=policy) for policy in policies if policy != now)
 
 
-def _page_sizes(case: Case) -> Iterable[Relaxation]:
+def _page_sizes(question: Question) -> Iterable[Relaxation]:
     """Any size first: it keeps huge pages where there are some."""
-    sizes: tuple[PageWord, ...] = ("any", "small", "large") if case.request.cells else ()
-    return tuple(OtherPageSize(page_size=size) for size in sizes if size != case.request.page_size)
+    sizes: tuple[PageWord, ...] = ("any", "small", "large") if question.request.cells else ()
+    return tuple(OtherPageSize(page_size=size) for size in sizes if size != question.request.page_size)
 
 
-def _smaller(case: Case) -> Iterator[Relaxation]:
-    request = case.request
+def _smaller(question: Question) -> Iterator[Relaxation]:
+    request = question.request
     for one in _distinct(request.devices):
-        yield from _most(case, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
+        yield from _most(question, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
     step = max(1, len(request.cells))
     counts = range(step, request.vcpus, step)
-    fewest = next((count for count in counts if changed(case, FewerVcpus(vcpus=count)) is not None), request.vcpus)
+    fewest = next((count for count in counts if changed(question, FewerVcpus(vcpus=count)) is not None), request.vcpus)
     most = (request.vcpus - 1) // step
-    yield from _most(case, most, lambda count: FewerVcpus(vcpus=count * step), least=fewest // step)
-    step_kib = step * _memory_step(case)
+    yield from _most(question, most, lambda count: FewerVcpus(vcpus=count * step), least=fewest // step)
+    step_kib = step * _memory_step(question)
     half, whole = -(-request.memory_kib // (2 * step_kib)), (request.memory_kib - 1) // step_kib
-    yield from _most(case, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=max(half, 1))
+    yield from _most(question, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=max(half, 1))
 
 
 def _fewer_devices(name: str, count: int) -> Relaxation:
     return FewerDevices(request=name, count=count)
 
 
-def _memory_step(case: Case) -> int:
+def _memory_step(question: Question) -> int:
     """What memory can be made smaller by without leaving a part of a page over."""
-    wish = case.request.page_size
-    pools = [pages.size_kib for room in case.offer.cells for pages in room.pages]
-    sizes = [size_kib for size_kib in pools if wish in (size_kib, "large", "any")]
+    sizes = [pool.size_kib for room in question.offer.cells for pool in huge_pools(question.request, room)]
     return max(KIB_PER_MIB, min(sizes, default=KIB_PER_MIB))
 
 
-def _most(case: Case, most: int, change: Callable[[int], Relaxation], *, least: int) -> Iterator[Relaxation]:
+def _most(question: Question, most: int, change: Callable[[int], Relaxation], *, least: int) -> Iterator[Relaxation]:
     """The largest number that helps, by halving: who fits also fits with less."""
-    if most < least or not helps(case, change(least)):
+    if most < least or not helps(question, change(least)):
         return
     while least < most:
         middle = (least + most + 1) // 2
-        if helps(case, change(middle)):
+        if helps(question, change(middle)):
             least = middle
         else:
             most = middle - 1
     yield change(least)
 
 
-def _guests(case: Case, reasons: Sequence[Reason]) -> tuple[Sequence[GuestsLeave], int]:
+def _guests(question: Question, reasons: Sequence[Reason]) -> tuple[Sequence[GuestsLeave], int]:
     """Guests whose leaving helps, and how many were not looked at."""
-    able = who_could_help(case.snapshot, reasons)
+    able = who_could_help(question.snapshot, reasons)
     alone = (GuestsLeave(guests=(guest,)) for guest in able[:MOST_GUESTS_TRIED])
-    found = tuple(itertools.islice((change for change in alone if _leaving_helps(case, change)), MOST_TOLD))
+    found = tuple(itertools.islice((change for change in alone if _leaving_helps(question, change)), MOST_TOLD))
     if len(found) == MOST_TOLD or len(able) > MOST_GUESTS_TRIED:
         return found, 0 if len(found) == MOST_TOLD else len(able) - MOST_GUESTS_TRIED
     if not found:
         pairs = (GuestsLeave(guests=pair) for pair in itertools.combinations(able[-MOST_PAIRED:], 2))
-        found = tuple(itertools.islice((pair for pair in pairs if _leaving_helps(case, pair)), 1))
+        found = tuple(itertools.islice((pair for pair in pairs if _leaving_helps(question, pair)), 1))
     return found, 0
 
 
-def _leaving_helps(case: Case, change: GuestsLeave) -> bool:
+def _leaving_helps(question: Question, change: GuestsLeave) -> bool:
     """As `helps`; the books are folded anew only where the guests hold enough if nobody else holds the same."""
-    gone = [case.snapshot.holds[guest.uuid] for guest in change.guests]
-    at_most = case._replace(offer=at_best(case.offer, gone), group=None)
-    return is_yes(at_most) and helps(case, change)
+    gone = [question.snapshot.holds[guest.uuid] for guest in change.guests]
+    at_most = question._replace(offer=at_best(question.offer, gone), group=None)
+    return not why_not(at_most) and helps(question, change)

@@ -1,7 +1,9 @@
-"""A guest that was only thought of, as it would be seen had it come: so that the books count it like any other."""
+"""The books of a host to which a guest had come that is only thought of, or from which some had gone."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -14,28 +16,44 @@ from agent.core.placement import CellPlacement, Placement
 from agent.core.snapshot import Snapshot, configured
 from agent.core.topology import HostTopology
 
+_Pool = tuple[int | None, int]
+"""The cell, and the size of its pages in KiB."""
+
 
 def with_guest(snapshot: Snapshot, instance: Instance, placement: Placement) -> Snapshot:
     """The same picture with the guest running as placed; epoch and generation stay those of the picture."""
     seen = arrived(instance, placement)
-    known = MappingProxyType({**snapshot.ledger.sightings, seen.uuid: seen})
-    ledger = msgspec.structs.replace(snapshot.ledger, sightings=known)
-    topology = _less_pages(snapshot.topology, placement)
+    given = Counter[_Pool]()
+    for cell in placement.cells:
+        given[cell.host_cell, cell.page_size_kib] -= cell.memory_kib // cell.page_size_kib
+    return _with(snapshot, {**snapshot.ledger.sightings, seen.uuid: seen}, given)
+
+
+def without_guests(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
+    """The picture had these guests never come; epoch and generation stay."""
+    sightings = {uuid: seen for uuid, seen in snapshot.ledger.sightings.items() if uuid not in uuids}
+    back = Counter[_Pool]()
+    for holds in (snapshot.holds[uuid] for uuid in uuids if uuid in snapshot.holds):
+        for pages in holds.pages:
+            back[pages.cell, pages.size_kib] += pages.count
+    return _with(snapshot, sightings, back)
+
+
+def _with(snapshot: Snapshot, sightings: Mapping[str, Sighting], more_free: Mapping[_Pool, int]) -> Snapshot:
+    ledger = msgspec.structs.replace(snapshot.ledger, sightings=MappingProxyType(dict(sightings)))
+    topology = _with_pages(snapshot.topology, more_free)
     after = configured(msgspec.structs.replace(snapshot, ledger=ledger, topology=topology), snapshot.config)
     return msgspec.structs.replace(after, generation=snapshot.generation)
 
 
-def _less_pages(topology: HostTopology, placement: Placement) -> HostTopology:
-    """The host as the kernel would show it: pages of others count beside the guest's, not as the guest's."""
-    given: dict[tuple[int, int], int] = {}
-    for cell in placement.cells:
-        key = (cell.host_cell, cell.page_size_kib)
-        given[key] = given.get(key, 0) + cell.memory_kib // cell.page_size_kib
+def _with_pages(topology: HostTopology, more_free: Mapping[_Pool, int]) -> HostTopology:
+    """As the kernel would show it, which counts pages of guests with those of others: else it would look as if others
+    had let go of them, or taken them."""
     cells = tuple(
         msgspec.structs.replace(
             cell,
             pages=tuple(
-                msgspec.structs.replace(pool, free=pool.free - given.get((cell.id, pool.size_kib), 0))
+                msgspec.structs.replace(pool, free=pool.free + more_free.get((cell.id, pool.size_kib), 0))
                 for pool in cell.pages
             ),
         )

@@ -1,9 +1,8 @@
-"""The host without some of its guests, and which guests have what somebody else lacks."""
+"""Which guests have what somebody else lacks, and what would be free without them at best."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from types import MappingProxyType
 
 import msgspec
 
@@ -27,27 +26,14 @@ from agent.core.reasons import (
 )
 from agent.core.relax.values import Leaving
 from agent.core.snapshot import Snapshot
-from agent.core.topology import HostCell, HostTopology
-from agent.core.usage import fold
 
 _ABOUT_CPUS = (CpusShort, ThreadsShort, EmulatorCpuShort)
 _ABOUT_DEVICES = (DevicesShort, DevicesFar, DevicesContended)
 
 
-def without(snapshot: Snapshot, uuids: Collection[str]) -> Snapshot:
-    """The picture had these guests never come; epoch and generation stay."""
-    sightings = {uuid: seen for uuid, seen in snapshot.ledger.sightings.items() if uuid not in uuids}
-    topology = _with_pages(snapshot.topology, [snapshot.holds[uuid] for uuid in uuids if uuid in snapshot.holds])
-    made = fold(topology, snapshot.config, sightings.values())
-    ledger = msgspec.structs.replace(snapshot.ledger, sightings=MappingProxyType(sightings))
-    return msgspec.structs.replace(
-        snapshot, topology=topology, ledger=ledger, usage=made.usage, conflicts=made.conflicts, holds=made.holds
-    )
-
-
 def at_best(offer: Offer, gone: Collection[Holds]) -> Offer:
-    """At least what `without` would give, without adding up the whole host: what these guests hold, as if nobody else
-    held any of it."""
+    """At least what `what_if.without_guests` would, without adding up the whole host: what these guests hold, as if
+    nobody else held any of it."""
     cpus = union((holds.cpus | holds.sibling_cpus).mask for holds in gone)
     floating = sum(holds.host_shared + sum(holds.cell_shared.values()) for holds in gone)
     memory_kib = sum(holds.host_memory_kib + sum(holds.cell_memory_kib.values()) for holds in gone)
@@ -140,21 +126,3 @@ def _leaving(snapshot: Snapshot, holds: Holds) -> Leaving:
     cells.update(holds.cell_memory_kib, holds.cell_shared)
     cells.update(pages.cell for pages in holds.pages if pages.cell is not None)
     return Leaving(uuid=holds.uuid, name=snapshot.ledger.sightings[holds.uuid].name, cells=CpuSet(cells))
-
-
-def _with_pages(topology: HostTopology, gone: Iterable[Holds]) -> HostTopology:
-    """The kernel, too, gets back the pages of who leaves: else it would look as if others used them."""
-    back: dict[tuple[int | None, int], int] = {}
-    for holds in gone:
-        for pages in holds.pages:
-            back[pages.cell, pages.size_kib] = back.get((pages.cell, pages.size_kib), 0) + pages.count
-    if not back:
-        return topology
-    return msgspec.structs.replace(topology, cells=tuple(_cell_with(cell, back) for cell in topology.cells))
-
-
-def _cell_with(cell: HostCell, back: dict[tuple[int | None, int], int]) -> HostCell:
-    pools = tuple(
-        msgspec.structs.replace(pool, free=pool.free + back.get((cell.id, pool.size_kib), 0)) for pool in cell.pages
-    )
-    return msgspec.structs.replace(cell, pages=pools)
