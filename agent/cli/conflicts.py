@@ -9,9 +9,9 @@ from agent.cli import exits
 from agent.cli.command import ReportCommand
 from agent.cli.output import Answer
 from agent.core.conflicts import Conflict
+from agent.core.reason_text import owner_name
 from agent.core.report import Report
 from agent.formats import wire
-from agent.render import words
 from agent.render.blind_spots import is_blind
 from agent.render.conflict_text import conflicts_text, worst_first
 
@@ -63,5 +63,5 @@ def exit_code(rows: Sequence[Conflict], report: Report) -> int:
 def _row(row: Conflict) -> tuple[object, ...]:
     return (
         row.severity, row.kind, f"{row.resource.kind} {row.resource.id}", row.resource.cell,
-        [words.owner_name(owner) for owner in row.owners], row.since, row.accepted, row.cause, row.action, row.id,
+        [owner_name(owner) for owner in row.owners], row.since, row.accepted, row.cause, row.action, row.id,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent.core.conflicts import Conflict, Severity
+from agent.core.reason_text import owner_name
 from agent.core.words import count, plain
 from agent.render import words
 from agent.render.paint import Paint, no_paint
@@ -55,6 +56,6 @@ def tally(conflicts: Sequence[Conflict]) -> str:
 
 def _who(conflict: Conflict) -> list[str]:
     return [
-        words.owner_name(owner) + (f" (made by {plain(owner.maker)})" if owner.maker not in (None, "libvirt") else "")
+        owner_name(owner) + (f" (made by {plain(owner.maker)})" if owner.maker not in (None, "libvirt") else "")
         for owner in conflict.owners
     ]

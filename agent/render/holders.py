@@ -9,6 +9,7 @@ from agent.core.advice import threads_on
 from agent.core.conflicts import Conflict, Owner
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress, PciDevice
+from agent.core.reason_text import owner_name
 from agent.core.report import GuestReport, Report
 from agent.core.topology import Cpu
 from agent.core.usage import DeviceUsage
@@ -151,7 +152,7 @@ def _holders(
 
 
 def _one(owner: Owner, guest: GuestReport | None, started: Started, how: Callable[[GuestReport], str]) -> Holder:
-    name = words.owner_name(owner)
+    name = owner_name(owner)
     return Holder(owner.type, name, owner.uuid, how(guest) if guest else "", started(guest) if guest else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.conflicts import Conflict, Owner, Resource
+from agent.core.reason_text import owner_name
 from agent.core.words import plain, some
 
 NOTHING = "-"
@@ -36,15 +37,6 @@ def age(seconds: float | None) -> str:
             rest = whole % bigger // smaller
             return f"{whole // bigger} {big}" + (f" {rest} {small}" if rest else "")
     return f"{whole} s"
-
-
-def owner_name(owner: Owner) -> str:
-    """Who it is, for a sentence: a guest's name (or uuid), else "the kernel", "the configuration", "claim ID"."""
-    if owner.type == "domain":
-        return plain(owner.label) if owner.name or owner.uuid else "unknown guest"
-    if owner.type == "claim":
-        return f"claim {plain(owner.name or owner.uuid or NOTHING)}"
-    return plain(owner.name) if owner.name else {"kernel": "the kernel", "config": "the configuration"}[owner.type]
 
 
 def owners(many: Iterable[Owner]) -> str:

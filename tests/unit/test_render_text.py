@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.conflicts import Owner, Resource
+from agent.core.reason_text import owner_name
 from agent.core.words import plain
 from agent.render import words
 from agent.render.table import text_table, wrap
@@ -71,7 +72,7 @@ def test_a_resource_is_named_as_people_name_it(resource: Resource, text: str) ->
         (Owner(type="domain", uuid="u", name="web"), "web"),
         (Owner(type="domain", uuid="u"), "u"),
         (Owner(type="domain", uuid="u", name="  "), "u"),
-        (Owner(type="domain"), "unknown guest"),
+        (Owner(type="domain"), "an unknown guest"),
         (Owner(type="claim", uuid="c-1"), "claim c-1"),
         (Owner(type="kernel"), "the kernel"),
         (Owner(type="config"), "the configuration"),
@@ -79,7 +80,7 @@ def test_a_resource_is_named_as_people_name_it(resource: Resource, text: str) ->
     ],
 )
 def test_an_owner_is_named_by_what_it_is(owner: Owner, name: str) -> None:
-    assert words.owner_name(owner) == name
+    assert owner_name(owner) == name
 
 
 def test_a_table_has_numbers_to_the_right_and_text_to_the_left() -> None:
