@@ -6,16 +6,17 @@ OK = 0
 FOUND = 1
 BAD_ARGUMENTS = 2
 COULD_NOT_LOOK = 3
+INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-TABLE = """\
+TABLE = f"""\
 exit codes, the same for all commands:
-  0    done; nothing that contradicts was found
-  1    conflicts were found (conflicts, check), the guest does not fit (fit), or the host is degraded
+  {OK}    done; nothing that contradicts was found
+  {FOUND}    conflicts were found (conflicts, check), the guest does not fit (fit), or the host is degraded
        (status --exit-code)
-  2    bad arguments: unknown command, option or guest, a name that fits several, a request with faults
-  3    could not look: no libvirt, no permission, no agent, a wrong configuration, or a fault of agentctl
-  130  interrupted; 141: nobody reads the output any more
+  {BAD_ARGUMENTS}    bad arguments: unknown command, option or guest, a name that fits several, a request with faults
+  {COULD_NOT_LOOK}    could not look: no libvirt, no permission, no agent, a wrong configuration, or a fault of agentctl
+  {INTERRUPTED}  interrupted; {BROKEN_PIPE}: nobody reads the output any more
   check --one-line has Nagios's codes instead: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN"""
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
-from agent.cli import exits, output, source
+from agent.cli import exits, files, output, source
 from agent.cli.command import HostCommand
 from agent.cli.exits import BadArguments
 from agent.core.dry_run import CountAnswer, FitAnswer, try_count, try_fit
@@ -27,8 +25,7 @@ from agent.core.words import count, plain
 from agent.errors import FaultyInput, HostReadError, RequestRefused
 from agent.formats import request, snapshot_file
 from agent.formats.fit_answer import count_document, fit_document
-from agent.render.fit_text import placement_text, refusal_text
-from agent.render.words import size
+from agent.render.fit_text import place, placement_text, refusal_text
 
 MOST_GUESTS = 10_000
 LONGEST_SNAPSHOT = 1 << 28
@@ -40,10 +37,10 @@ class Fit(HostCommand):
 
     formats = output.LIST_FORMATS
     epilog_text = (
-        "Exit code: 0 it fits, 1 it does not, 2 bad arguments or a request with faults, 3 could not ask.\n"
         "  agentctl fit --vcpus 4 --memory-mb 4096 --extra-spec hw:cpu_policy=dedicated\n"
         "  agentctl fit --request FILE.json --snapshot HOST.json -f json\n"
-        "docs/fit.md has the forms of both files."
+        "docs/fit.md has the forms of both files.\n\n"
+        f"{exits.TABLE}"
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -118,20 +115,20 @@ class Fit(HostCommand):
             return self._counted(found)
         if found.placement is not None:
             return placement_text(found.placement, device_cells=cells, width=self.width, paint=self.paint)
-        return self._refusal(found)
+        return self._refusal(found, looked_for_help=True)
 
     def _counted(self, found: CountAnswer) -> str:
         likes = count(found.asked, "such guest")
         if found.fits:
             return f"There is room for {likes}, one beside the other.\n"
         if not found.placements:
-            return self._refusal(found.last)
-        return f"There is room for {len(found.placements)} of {likes}. The next:\n{self._refusal(found.last)}"
+            return self._refusal(found.last, looked_for_help=True)
+        next_one = self._refusal(found.last, looked_for_help=False)
+        return f"There is room for {len(found.placements)} of {likes}. The next:\n{next_one}"
 
-    def _refusal(self, found: FitAnswer) -> str:
-        would_help = Relaxations(found=found.relaxations, untried=found.untried)
-        looked = found.relaxations or found.untried
-        return refusal_text(found.reasons, would_help if looked else None, width=self.width, paint=self.paint)
+    def _refusal(self, found: FitAnswer, *, looked_for_help: bool) -> str:
+        would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked_for_help else None
+        return refusal_text(found.reasons, would_help, width=self.width, paint=self.paint)
 
 
 def _spec(options: argparse.Namespace) -> RequestSpec:
@@ -144,7 +141,7 @@ def _spec(options: argparse.Namespace) -> RequestSpec:
         raise BadArguments("describe the guest: --request FILE, or --vcpus and --memory-mb")
     try:
         if options.request is not None:
-            return request.from_json(_read(options.request, request.LONGEST_REQUEST, "--request"))
+            return request.from_json(files.read(options.request, request.LONGEST_REQUEST, "--request"))
         return request.from_words(
             vcpus=options.vcpus,
             memory_mb=options.memory_mb,
@@ -159,27 +156,11 @@ def _spec(options: argparse.Namespace) -> RequestSpec:
 
 def _read_snapshot(name: str) -> Snapshot:
     """Raises HostReadError, and FaultyInput with the name of the file before each fault."""
-    text = _read(name, LONGEST_SNAPSHOT, "--snapshot")
+    text = files.read(name, LONGEST_SNAPSHOT, "--snapshot")
     try:
         return snapshot_file.from_json(text)
     except FaultyInput as error:
         raise FaultyInput(*(f"{plain(name)}: {fault}" for fault in error.faults)) from error
-
-
-def _read(name: str, most: int, option: str) -> bytes:
-    """A file, or standard input by the name -."""
-    try:
-        if name == "-":
-            text = sys.stdin.buffer.read(most + 1)
-        else:
-            with Path(name).open("rb") as file:
-                text = file.read(most + 1)
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise HostReadError(f"{option} {plain(name)}: it cannot be read: {why}") from error
-    if len(text) > most:
-        raise HostReadError(f"{option} {plain(name)}: it is longer than {size(most // 1024)}")
-    return text
 
 
 def _answer(found: FitAnswer | CountAnswer, text: Callable[[], str]) -> output.Answer:
@@ -196,8 +177,8 @@ def _rows(found: FitAnswer | CountAnswer) -> Iterator[tuple[str, int | None, str
             return
     last = found.last if isinstance(found, CountAnswer) else found
     for reason in last.reasons:
-        guest_cell, cell = getattr(reason, "guest_cell", None), getattr(reason, "cell", None)
-        yield "guest" if guest_cell is None else f"guest cell {guest_cell}", cell, sentence(reason)
+        where = place(reason)
+        yield where.part, where.cell, sentence(reason)
     if last.placement is not None and isinstance(found, FitAnswer):
         yield from _placed(last.placement)
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-from pathlib import Path
 
 import msgspec
 
-from agent.cli import exits, source
+from agent.cli import exits, files, source
 from agent.cli.command import QuickCommand
-from agent.cli.exits import BadArguments
-from agent.core.words import plain
 from agent.formats import wire
 from agent.formats.snapshot_file import saved
 
@@ -38,31 +33,5 @@ class SaveSnapshot(QuickCommand):
         if parsed_args.output == "-":
             self.app.stdout.write(text)
         else:
-            _write(parsed_args.output, text.encode())
+            files.write(parsed_args.output, text.encode(), "--output")
         return exits.OK
-
-
-def _write(name: str, content: bytes) -> None:
-    """In one step where the name is a file's. Raises BadArguments when nothing can be written there."""
-    try:
-        path = Path(os.path.realpath(name))
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)  # a pipe or a terminal: nothing to keep whole
-        else:
-            _replace(path, content)
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise BadArguments(f"--output {plain(name)}: it cannot be written: {why}") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            unfinished.unlink()

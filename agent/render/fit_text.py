@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress
@@ -31,9 +32,32 @@ from agent.render.table import wrap
 
 NO_CELLS: Mapping[PciAddress, int | None] = MappingProxyType({})
 
-_OF_REQUESTS = (DevicesShort, DevicesFar, DevicesContended, SocketsUnknown)
-_OF_THE_HOST = (EmulatorHomeless, TooFewCells, CellsContended, CpusUncertain, SearchStopped, GroupViolated)
 _NAME = 14
+
+
+class Place(NamedTuple):
+    """What a reason is about. part: of the guest, as placements name it: "guest", "guest cell 0", "alias:gpu". cell: of
+    the host; None: the host as a whole. is_request: the part is a request for devices, or several."""
+
+    part: str
+    cell: int | None = None
+    is_request: bool = False
+
+
+def place(reason: Reason) -> Place:
+    """Of any reason."""
+    match reason:
+        case DevicesShort() | DevicesFar() | SocketsUnknown():
+            return Place(plain(reason.request), is_request=True)
+        case DevicesContended():
+            return Place(", ".join(map(plain, reason.requests)), is_request=True)
+        case (
+            EmulatorHomeless() | TooFewCells() | CellsContended() | CpusUncertain() | SearchStopped() | GroupViolated()
+        ):
+            return Place("guest")
+        case _:
+            cell = reason.guest_cell
+            return Place("guest" if cell is None else f"guest cell {cell}", reason.cell)
 
 
 def placement_text(
@@ -90,20 +114,15 @@ def _relaxation_lines(relaxations: Relaxations | None, width: int, paint: Paint)
 def _grouped(reasons: Iterable[Reason]) -> Iterator[tuple[str, list[Reason]]]:
     """By host cell, ascending; then of requests; then of the host."""
     by_cell: dict[int, list[Reason]] = {}
-    requests: list[Reason] = []
-    host: list[Reason] = []
+    others: dict[str, list[Reason]] = {"requests": [], "host": []}
     for reason in reasons:
-        if isinstance(reason, _OF_REQUESTS):
-            requests.append(reason)
-        elif isinstance(reason, _OF_THE_HOST) or reason.cell is None:
-            host.append(reason)
+        where = place(reason)
+        if where.cell is not None:
+            by_cell.setdefault(where.cell, []).append(reason)
         else:
-            by_cell.setdefault(reason.cell, []).append(reason)
+            others["requests" if where.is_request else "host"].append(reason)
     yield from ((f"cell {cell}", members) for cell, members in sorted(by_cell.items()))
-    if requests:
-        yield "requests", requests
-    if host:
-        yield "host", host
+    yield from ((heading, members) for heading, members in others.items() if members)
 
 
 def _cell_facts(cell: CellPlacement) -> Iterator[tuple[str, str]]:

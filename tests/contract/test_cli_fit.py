@@ -170,6 +170,22 @@ def test_every_format_says_yes_and_no(run: Run, host: Callable[..., str], form: 
         assert all(("true" if vcpus == 2 else "false") in row for row in rows)
 
 
+def test_that_nothing_would_help_is_told_where_it_was_looked_for(run: Run, host: Callable[..., str]) -> None:
+    nothing = "No single change that was tried would make it fit.\n"
+    done = run(*guest(1, *PINNED), "--snapshot", host(dedicated="", device_spec=[]))
+    assert (done.code, done.out.endswith(nothing)) == (1, True)
+    done = run(*guest(2, *PINNED), "--count", "3", "--snapshot", host())
+    assert (done.code, "There is room for 2 of 3" in done.out, nothing in done.out) == (1, True, False)
+
+
+def test_a_reason_in_a_table_is_about_the_part_that_a_placement_would_have(
+    run: Run, host: Callable[..., str]
+) -> None:
+    asked = guest(2, *PINNED, "--extra-spec", "pci_passthrough:alias=nic:2", "-f", "value", "-c", "part", "-c", "cell")
+    done = run(*asked, "--snapshot", host(alias=alias("preferred")))
+    assert done.out.splitlines() == ["alias:nic -", "guest cell 0 0"]
+
+
 def test_a_column_of_choice(run: Run, host: Callable[..., str]) -> None:
     assert run(*guest(2, *PINNED, "--snapshot", host(), "-f", "json", "-c", "fits")).json == {"fits": True}
 
