@@ -165,7 +165,6 @@ def test_a_need_never_promises_less_than_can_be_had(case: Case, cells: tuple[int
             will_do(room, one, request) and is_allowed(room, one, request.numa_policy, cells, near_only=near_only)
             for one in free(room)
         )
-        elsewhere = 0 if near_only and need.request.numa_policy in {"preferred", "legacy"} else need.elsewhere
-        assert sum(need.near.get(cell, 0) for cell in cells) + elsewhere >= most
+        assert need.within(CpuSet(cells), near_only=near_only).bit_count() == most
         soft = served(has, request, cells=None) is not None and served(has, request, cells=cells) is None
         assert need.is_hard or not soft

@@ -63,7 +63,7 @@ def test_a_guest_without_cells_has_devices_from_anywhere(policy: PciNumaPolicy) 
 def test_nothing_is_far_where_one_cell_has_all_cpus(policy: PciNumaPolicy, cell: int | None) -> None:
     room = Room(devices=(function(GPU, numa=cell),), bare=(1,))
     (need,) = needs((asks("a", "type-PCI", policy=policy),), room.offer())
-    assert (need.is_hard, dict(need.near), need.elsewhere) == (False, {0: 1, 1: 1}, 1)
+    assert (need.is_hard, dict(need.reach)) == (False, {0: 0b1, 1: 0b1, None: 0b1})
     assert given(room, asks("a", "type-PCI", policy=policy), near_only=True) == {"a": [GPU]}
 
 
@@ -298,15 +298,15 @@ def test_nothing_is_given_without_a_device_spec_and_nothing_is_asked_for_without
 def test_a_need_says_where_its_devices_are() -> None:
     room = loose(0, 0, 2, 3, None)
     found = {
-        policy: (need.is_hard, dict(need.near), need.elsewhere)
+        policy: (need.is_hard, dict(need.reach))
         for policy in ("required", "socket", "legacy", "preferred")
         for need in needs((asks("a", "type-PCI", policy=policy),), room.offer())
     }
     assert found == {
-        "required": (True, {0: 2, 2: 1, 3: 1}, 0),
-        "socket": (True, {0: 2, 1: 2, 2: 2, 3: 2}, 0),
-        "legacy": (True, {0: 2, 2: 1, 3: 1}, 1),
-        "preferred": (False, {0: 2, 2: 1, 3: 1}, 5),
+        "required": (True, {0: 0b00011, 2: 0b00100, 3: 0b01000}),
+        "socket": (True, {0: 0b00011, 1: 0b00011, 2: 0b01100, 3: 0b01100}),
+        "legacy": (True, {0: 0b00011, 2: 0b00100, 3: 0b01000, None: 0b10000}),
+        "preferred": (False, {0: 0b00011, 2: 0b00100, 3: 0b01000, None: 0b11111}),
     }
 
 

@@ -10,12 +10,12 @@ together) that any completion could reach. Its steps are limited by FitRules.mos
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.branch import Branch, Demand
-from agent.core.fit.devices.needs import Need, sockets
+from agent.core.fit.devices.needs import Need
 from agent.core.fit.devices.serve import serve
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Matching, Shortage, first_match, match
@@ -55,7 +55,7 @@ def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -
         matched = (first_match(table.rows, mask) for mask in regions)
         return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
     search = _Search(table, needs, offer)
-    for near_only in (True, False) if any(need.elsewhere for need in needs) else (False,):
+    for near_only in (True, False) if any(None in need.reach for need in needs) else (False,):
         choice = search.quick(regions, near_only=near_only)
         if choice is not None:
             return choice
@@ -66,7 +66,7 @@ def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
     """The host cells that the guest could have with the most devices for this request alone; none when it could have
     none at all."""
     search = _Search(table, (need,), offer)
-    demand = _demand((need,), offer, search.ids, near_only=False)
+    demand = _demand((need,), search.ids, near_only=False)
     chosen = search.heaviest((1 << len(table.hosts)) - 1, [demand.share(n) for n in range(len(table.hosts))])
     return CpuSet(search.ids[n] for n in CpuSet.from_mask(chosen or 0))
 
@@ -81,7 +81,7 @@ class _Search:
         """In the first region where it will do, the matchable set with the most devices; exact when all devices are of
         one kind."""
         wanted = [need for need in self._needs if near_only or need.is_hard]
-        demands = _demands(wanted, self._offer, self.ids, near_only=near_only)
+        demands = _demands(wanted, self.ids, near_only=near_only)
         weights = [sum(demand.share(n) for demand in demands) for n in range(len(self.ids))]
         for region in regions:
             chosen = self.heaviest(region, weights)
@@ -95,7 +95,7 @@ class _Search:
     def exact(self, most_steps: int) -> Choice | Stopped | None:
         """Every set that could do, best first."""
         hard = [need for need in self._needs if need.is_hard]
-        demands = _demands(hard, self._offer, self.ids, near_only=False)
+        demands = _demands(hard, self.ids, near_only=False)
         branch = Branch(
             columns=self._columns,
             guest_cells=len(self._table.rows),
@@ -136,24 +136,23 @@ def _numbers_tell_all(needs: Sequence[Need]) -> bool:
     return not may_take_pfs and len({need.pools for need in needs}) <= MOST_TOGETHER
 
 
-def _demands(needs: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:
+def _demands(needs: Sequence[Need], ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:
     """One for each kind of devices, and one for each union of kinds."""
     kinds: dict[object, list[Need]] = {}
     for need in needs:
         kinds.setdefault((need.pools, need.request.numa_policy), []).append(need)
-    alone = [_demand(kind, offer, ids, near_only=near_only) for kind in kinds.values()]
+    alone = [_demand(kind, ids, near_only=near_only) for kind in kinds.values()]
     sizes = range(1, len(alone) + 1) if len(alone) <= MOST_TOGETHER else (1, len(alone))
     return tuple(map(_together, itertools.chain.from_iterable(itertools.combinations(alone, size) for size in sizes)))
 
 
-def _demand(kind: Sequence[Need], offer: Offer, ids: Sequence[int], *, near_only: bool) -> Demand:
-    need, elsewhere = kind[0], 0
-    by_cell = _reached(need, offer)
-    if need.elsewhere and not near_only:
-        anywhere = need.request.numa_policy == "preferred" or offer.facts.is_one_cell
-        elsewhere = union(by_cell.values()) if anywhere else by_cell.get(None, 0)
-    wanted = sum(one.request.count for one in kind)
-    return Demand(wanted=wanted, near=tuple(by_cell.get(cell, 0) for cell in ids), elsewhere=elsewhere)
+def _demand(kind: Sequence[Need], ids: Sequence[int], *, near_only: bool) -> Demand:
+    reach = kind[0].reach
+    return Demand(
+        wanted=sum(one.request.count for one in kind),
+        near=tuple(reach.get(cell, 0) for cell in ids),
+        elsewhere=0 if near_only else reach.get(None, 0),
+    )
 
 
 def _together(demands: Sequence[Demand]) -> Demand:
@@ -164,24 +163,6 @@ def _together(demands: Sequence[Demand]) -> Demand:
         near=tuple(map(union, zip(*(one.near for one in demands), strict=True))),
         elsewhere=union(one.elsewhere for one in demands),
     )
-
-
-def _reached(need: Need, offer: Offer) -> Mapping[int | None, int]:
-    """Free devices that a guest on a host cell may have by this policy; those that the kernel names no cell for."""
-    pools = offer.facts.devices.pools
-    masks: dict[int | None, int] = {}
-    for number in need.pools:
-        if free := pools[number].devices & offer.free_devices:
-            cell = pools[number].first.cell
-            masks[cell] = masks.get(cell, 0) | free
-    if need.request.numa_policy != "socket":
-        return masks
-    of_cell = sockets(offer.facts)
-    on_socket: dict[int, int] = {}
-    for cell, mask in masks.items():
-        if cell in of_cell:
-            on_socket[of_cell[cell]] = on_socket.get(of_cell[cell], 0) | mask
-    return masks | {cell: on_socket[socket] for cell, socket in of_cell.items() if socket in on_socket}
 
 
 def _transposed(rows: Sequence[int], width: int) -> list[int]:

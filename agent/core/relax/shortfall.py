@@ -144,6 +144,7 @@ def _near(question: Question) -> dict[int, int]:
     """By host cell, how many of the devices that must be near are there."""
     near: dict[int, int] = {}
     for need in needs(question.request.devices, question.offer):
-        for cell, count in need.near.items() if need.is_hard else ():
-            near[cell] = near.get(cell, 0) + min(count, need.request.count)
+        for cell, mask in need.reach.items() if need.is_hard else ():
+            if cell is not None:
+                near[cell] = near.get(cell, 0) + min(mask.bit_count(), need.request.count)
     return near

@@ -22,6 +22,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.flow import Shares, cheapest
 from agent.core.fit.devices.flow_input import Distances, FlowInput, flow_input
 from agent.core.fit.devices.needs import Need, common_supply
@@ -44,29 +45,22 @@ class Plan(NamedTuple):
     most: tuple[int, ...]
 
 
-def assign(needs: Sequence[Need], offer: Offer, distance: PciDistance) -> list[int] | None:
-    """Bit n of result[i]: device n serves need i. None when they cannot all be served."""
-    supply, places = common_supply(needs, offer)
-    reachable = flow_input(supply, _Distances(needs, places, distance).of)
+def assign(needs: Sequence[Need], offer: Offer, cells: CpuSet | None, *, near_only: bool) -> list[int] | None:
+    """Bit n of result[i]: device n serves need i. None when they cannot all be served. cells, near_only: as of
+    `serve`."""
+    distance = PciDistance(offer.facts, cells)
+    within = [need.within(cells, near_only=near_only) for need in needs]
+
+    def distances_of(key: PoolKey, some: FreePool) -> Distances | None:
+        allowed = [some.free & mask for mask in within]
+        if not any(allowed):
+            return None
+        far = distance.of(key.cell)
+        return tuple([far if may_have else RULED_OUT for may_have in allowed])
+
+    reachable = flow_input(common_supply(needs, offer), distances_of)
     plan = _best([need.request.count for need in needs], reachable)
     return None if plan is None else _given(reachable, plan)
-
-
-class _Distances:
-    def __init__(self, needs: Sequence[Need], places: Sequence[int], distance: PciDistance) -> None:
-        self._requests = tuple(zip(places, (need.request.numa_policy for need in needs), strict=True))
-        self._distance = distance
-        self._none = (RULED_OUT,) * len(needs)
-        self._known: dict[PoolKey, Distances] = {}
-
-    def of(self, key: PoolKey) -> Distances | None:
-        """None when no request may have it."""
-        found = self._known.get(key)
-        if found is None:
-            of, cell, requests = self._distance.of, key.cell, key.requests
-            found = tuple([of(policy, cell) if one in requests else RULED_OUT for one, policy in self._requests])
-            self._known[key] = found
-        return None if found == self._none else found
 
 
 def _best(counts: Sequence[int], reachable: FlowInput) -> Plan | None:

@@ -36,16 +36,19 @@ class FlowInput(NamedTuple):
     pf_groups: tuple[PfGroup, ...]
 
 
-def flow_input(supply: Supply, distances_of: Callable[[PoolKey], Distances | None]) -> FlowInput:
-    """What of the supply is in reach. distances_of: None where no request may have it."""
+def flow_input(supply: Supply, distances_of: Callable[[PoolKey, FreePool], Distances | None]) -> FlowInput:
+    """What of the supply is in reach. distances_of: of a pool, as of all with this key; None where no request may have
+    it."""
     bins: dict[Distances, list[FreePool]] = {}
     for group in supply.groups:
-        if (distances := distances_of(group.key)) is not None:
+        if (distances := distances_of(group.key, group.pools[0])) is not None:
             bins.setdefault(distances, []).extend(group.pools)
     groups: dict[tuple[object, ...], tuple[tuple[Distances, ...], list[PfWithVfs]]] = {}
     for alike in supply.pfs:
-        of_pf = distances_of(alike.pf)
-        of_vfs = [(n, found) for n, key in enumerate(alike.vfs) if (found := distances_of(key)) is not None]
+        first = alike.members[0]
+        of_pf = distances_of(alike.pf, first.pf)
+        of_each = map(distances_of, alike.vfs, first.vfs)
+        of_vfs = [(n, found) for n, found in enumerate(of_each) if found is not None]
         if of_pf is None or not of_vfs:
             _put_in_bins(alike, of_pf, of_vfs, bins)
             continue

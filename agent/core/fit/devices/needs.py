@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
-import msgspec
-
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.facts import REMOTE_MANAGED, DeviceFacts, Pool
 from agent.core.fit.devices.supply import Supply, supply
 from agent.core.fit.host import HostFacts, Offer
 from agent.core.pci import DeviceType
-from agent.core.pci_request import PciRequest, PciSpec
+from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 from agent.core.values import ReadOnlyMap, Value
 
 _KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
@@ -19,18 +18,29 @@ _KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
 
 
 class Need(Value, frozen=True, kw_only=True):
-    """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. is_hard: the
-    policy can rule out host cells. near: by host cell, at most how many free devices are near to a guest there (policy
-    socket: anywhere on its socket); elsewhere: at most how many it may have wherever it is (preferred: near ones are
-    among these). supply: what it competes for with the other requests of its guest, among which it has this place."""
+    """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. free: bit n for
+    device n of these that is free. reach: by host cell, which of them the policy lets a guest have when it is there
+    (also); under None those that it may have wherever it is. supply: what it competes for with the other requests of
+    its guest."""
 
     request: PciRequest
     pools: tuple[int, ...]
-    is_hard: bool
-    near: ReadOnlyMap[int, int] = MappingProxyType({})
-    elsewhere: int = 0
+    free: int
+    reach: ReadOnlyMap[int | None, int] = MappingProxyType({})
     supply: Supply = Supply()
-    place: int = 0
+
+    @property
+    def is_hard(self) -> bool:
+        """The policy can rule out host cells."""
+        return bool(self.free & ~self.reach.get(None, 0))
+
+    def within(self, cells: CpuSet | None, *, near_only: bool = False) -> int:
+        """What a guest on these host cells may have; None: it has none, and no policy has an effect. near_only: without
+        what it may have wherever it is."""
+        if cells is None:
+            return self.free
+        anywhere = 0 if near_only else self.reach.get(None, 0)
+        return anywhere | union(self.reach.get(cell, 0) for cell in cells)
 
 
 def needs(requests: tuple[PciRequest, ...], offer: Offer) -> tuple[Need, ...]:
@@ -39,27 +49,22 @@ def needs(requests: tuple[PciRequest, ...], offer: Offer) -> tuple[Need, ...]:
     pools = [_pools(request, devices) for request in requests]
     common = supply(pools, devices, offer.free_devices)
     return tuple(
-        _need(request, some, common, place, offer)
-        for place, (request, some) in enumerate(zip(requests, pools, strict=True))
+        Need(
+            request=request,
+            pools=some,
+            free=union(devices.pools[n].devices for n in some) & offer.free_devices,
+            reach=_reach(request.numa_policy, [devices.pools[n] for n in some], offer),
+            supply=common,
+        )
+        for request, some in zip(requests, pools, strict=True)
     )
 
 
-def common_supply(needs: Sequence[Need], offer: Offer) -> tuple[Supply, Sequence[int]]:
-    """What they all compete for, and the place of each in it."""
+def common_supply(needs: Sequence[Need], offer: Offer) -> Supply:
+    """What they all compete for."""
     if needs and all(need.supply is needs[0].supply for need in needs):
-        return needs[0].supply, [need.place for need in needs]
-    return supply([need.pools for need in needs], offer.facts.devices, offer.free_devices), range(len(needs))
-
-
-def free_by_cell(need: Need, offer: Offer) -> dict[int | None, int]:
-    """Free devices that would do, by the cell that the kernel names for them."""
-    pools, free = offer.facts.devices.pools, offer.free_devices
-    counts: dict[int | None, int] = {}
-    for number in need.pools:
-        pool = pools[number]
-        if count := (pool.devices & free).bit_count():
-            counts[pool.first.cell] = counts.get(pool.first.cell, 0) + count
-    return counts
+        return needs[0].supply
+    return supply([need.pools for need in needs], offer.facts.devices, offer.free_devices)
 
 
 def sockets(facts: HostFacts) -> dict[int, int]:
@@ -72,37 +77,34 @@ def _pools(request: PciRequest, devices: DeviceFacts) -> tuple[int, ...]:
     return tuple(sorted(n for some in devices.alike if _will_do(devices.pools[some[0]], request) for n in some))
 
 
-def _need(request: PciRequest, pools: tuple[int, ...], common: Supply, place: int, offer: Offer) -> Need:
-    need = Need(request=request, pools=pools, is_hard=False, supply=common, place=place)
-    counts = free_by_cell(need, offer)
-    everywhere = sum(counts.values())
-    placed = {cell: count for cell, count in counts.items() if cell is not None}
-    if offer.facts.is_one_cell:
-        here = {cell.id: everywhere for cell in offer.facts.cells}
-        return _placed(need, is_hard=False, near=here, elsewhere=everywhere)
-    match request.numa_policy:
-        case "preferred":
-            return _placed(need, is_hard=False, near=placed, elsewhere=everywhere)
-        case "legacy":
-            return _placed(need, is_hard=bool(placed), near=placed, elsewhere=counts.get(None, 0))
-        case "socket":
-            return _placed(need, is_hard=True, near=_by_socket(placed, sockets(offer.facts)), elsewhere=0)
+def _reach(policy: PciNumaPolicy, pools: Iterable[Pool], offer: Offer) -> ReadOnlyMap[int | None, int]:
+    by_cell: dict[int | None, int] = {}
+    for pool in pools:
+        if free := pool.devices & offer.free_devices:
+            by_cell[pool.first.cell] = by_cell.get(pool.first.cell, 0) | free
+    reach: dict[int | None, int] = {}
+    for cell, free in by_cell.items():
+        for one in _from_where(policy, cell, offer.facts):
+            reach[one] = reach.get(one, 0) | free
+    return MappingProxyType(reach)
+
+
+def _from_where(policy: PciNumaPolicy, cell: int | None, facts: HostFacts) -> set[int | None]:
+    """The host cells from which a guest may have a device of this cell, or None for anywhere."""
+    if facts.is_one_cell:
+        return {None, *(one.id for one in facts.cells)}
+    itself: set[int | None] = {cell} - {None}
+    match policy:
         case "required":
-            return _placed(need, is_hard=True, near=placed, elsewhere=0)
-
-
-def _placed(need: Need, *, is_hard: bool, near: dict[int, int], elsewhere: int) -> Need:
-    return msgspec.structs.replace(need, is_hard=is_hard, near=MappingProxyType(near), elsewhere=elsewhere)
-
-
-def _by_socket(placed: dict[int, int], of_cell: dict[int, int]) -> dict[int, int]:
-    """For each cell what is anywhere on its socket, or on the cell alone when its socket is not known."""
-    on_socket: dict[int, int] = {}
-    for cell, count in placed.items():
-        if cell in of_cell:
-            on_socket[of_cell[cell]] = on_socket.get(of_cell[cell], 0) + count
-    here = {cell: on_socket[socket] for cell, socket in of_cell.items() if socket in on_socket}
-    return here | {cell: count for cell, count in placed.items() if cell not in of_cell}
+            return itself
+        case "socket":
+            on_socket = sockets(facts)
+            own = {on_socket[one] for one in itself if one in on_socket}
+            return itself.union(one for one, socket in on_socket.items() if socket in own)
+        case "legacy":
+            return itself or {None}
+        case "preferred":
+            return itself | {None}
 
 
 def _will_do(pool: Pool, request: PciRequest) -> bool:

@@ -13,7 +13,6 @@ from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.assign import assign
 from agent.core.fit.devices.needs import Need, needs, sockets
-from agent.core.fit.devices.pci_distance import RULED_OUT, PciDistance
 from agent.core.fit.host import Offer
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
@@ -32,8 +31,7 @@ def serve(
     the needs changes nothing.
     """
     order = sorted(range(len(needs)), key=lambda n: needs[n].request.id)
-    distance = PciDistance(offer.facts, cells, near_only=near_only)
-    masks = assign([needs[n] for n in order], offer, distance)
+    masks = assign([needs[n] for n in order], offer, cells, near_only=near_only)
     if masks is None:
         return None
     addresses = offer.facts.devices.addresses
@@ -113,7 +111,7 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
     on_socket = sockets(offer.facts)
     if request.numa_policy == "socket" and (unknown := [cell for cell in cells if cell not in on_socket]):
         return SocketsUnknown(request=request.id, cells=CpuSet(unknown))
-    distance, pools = PciDistance(offer.facts, cells), offer.facts.devices.pools
+    pools, within = offer.facts.devices.pools, need.within(cells)
     by_cell: dict[int | None, list[int]] = {}
     for number in need.pools:
         by_cell.setdefault(pools[number].first.cell, []).append(number)
@@ -123,7 +121,7 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
         policy=request.numa_policy,
         asked=request.count,
         cells=cells,
-        near=sum(count for cell, count in counts.items() if distance.of(request.numa_policy, cell) != RULED_OUT),
+        near=sum(count for cell, count in counts.items() if any(pools[n].devices & within for n in by_cell[cell])),
         by_cell=MappingProxyType({cell: count for cell, count in counts.items() if cell is not None}),
         elsewhere=counts.get(None, 0),
     )
