@@ -17,6 +17,7 @@ from agent.core.instance import (
     RequestSpec,
 )
 from agent.errors import FaultyInput
+from agent.formats import request_spelling
 from agent.formats.validate import decoded, entry_path, validated
 
 NOBODY = str(uuid.UUID(int=0))
@@ -45,11 +46,12 @@ def from_json(text: bytes | str) -> RequestSpec:
 def from_plain(data: object) -> RequestSpec:
     """The same from plain dicts and lists.
 
-    instance may be left out (a guest that is only thought of), and a port's id ("port0", "port1" by its place). Whole
-    numbers are taken as text in extra_specs and properties, where people write them so; nothing else is converted.
+    instance and its uuid may be left out (a guest that is only thought of), and a port's id ("port0", "port1" by its
+    place). Whole numbers, true and false are taken as text in extra_specs and properties, where people write them so;
+    docs/fit.md lists what else they may write.
     Raises FaultyInput with a sentence for each fault, by the path of the field: "flavor.memory_mb: ...".
     """
-    spec = validated(_filled(data), RequestSpec)
+    spec = validated(_filled(request_spelling.spelled(data)), RequestSpec)
     faults = [*_beyond_limits(spec), *_bad_names(spec)]
     if faults:
         raise FaultyInput(*faults)
@@ -82,7 +84,9 @@ def from_words(
 def _filled(data: object) -> object:
     if not isinstance(data, dict):
         return data
-    filled: dict[str, Any] = {"instance": {"uuid": NOBODY}, **data}
+    filled: dict[str, Any] = {"instance": {}, **data}
+    if isinstance(instance := filled["instance"], dict):
+        filled["instance"] = {"uuid": NOBODY, **instance}
     for part, name in (("flavor", "extra_specs"), ("image", "properties")):
         if isinstance(holder := filled.get(part), dict) and isinstance(words := holder.get(name), dict):
             filled[part] = {**holder, name: {key: _as_text(value) for key, value in words.items()}}
@@ -115,7 +119,7 @@ def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
 
 def _bad_names(spec: RequestSpec) -> Iterator[str]:
     if not _is_uuid(spec.instance.uuid):
-        yield "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
+        yield "instance.uuid: no uuid, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
     yield from (f"ports[{place}].id: empty" for place, port in enumerate(spec.ports) if not port.id)
     words = {"flavor.extra_specs": spec.flavor.extra_specs, "image.properties": spec.image.properties}
     for path, entries in words.items():

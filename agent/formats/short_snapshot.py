@@ -22,7 +22,7 @@ from agent.core.values import ReadOnlyMap, Value
 from agent.core.what_if import with_guest
 from agent.core.words import brief
 from agent.errors import FaultyInput
-from agent.formats import device_spec, pci_alias
+from agent.formats import device_spec, pci_alias, short_spelling
 from agent.formats.validate import entry_path, validated
 
 CpuList = str | tuple[int, ...]
@@ -129,7 +129,7 @@ class _Cell(NamedTuple):
 
 def from_plain(data: object) -> Snapshot:
     """The snapshot of such a host: what is taken is held by a guest named "taken". Raises FaultyInput."""
-    short = validated(data, ShortSnapshot)
+    short = validated(short_spelling.spelled(data), ShortSnapshot)
     host = _Reader(short).host()
     topology = _topology(short, host)
     empty = first(Identity(agent_id="", boot_id="", epoch=0), host.config)

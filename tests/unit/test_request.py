@@ -59,13 +59,14 @@ def test_null_and_absence_of_a_physical_network_are_the_same_overlay() -> None:
     assert read.ports[0].physical_network is None
 
 
-def test_whole_numbers_are_taken_as_text_where_people_write_them_and_nothing_else_is() -> None:
-    words = {"hw:numa_nodes": 2}
+def test_whole_numbers_true_and_false_are_taken_as_text_where_people_write_them_and_nothing_else_is() -> None:
+    words = {"hw:numa_nodes": 2, "hw:locked_memory": True, "hw:watchdog": False}
     read = request.from_json(json.dumps({"flavor": {**FLAVOR, "extra_specs": words}, "image": {"properties": words}}))
-    assert [dict(some) for some in (read.flavor.extra_specs, read.image.properties)] == [{"hw:numa_nodes": "2"}] * 2
-    assert faults_of({"flavor": {**FLAVOR, "extra_specs": {"a": 1.5, "b": True, "c": None, "d.e": []}}}) == (
+    assert [dict(some) for some in (read.flavor.extra_specs, read.image.properties)] == [
+        {"hw:numa_nodes": "2", "hw:locked_memory": "true", "hw:watchdog": "false"}
+    ] * 2
+    assert faults_of({"flavor": {**FLAVOR, "extra_specs": {"a": 1.5, "c": None, "d.e": []}}}) == (
         'flavor.extra_specs["a"]: a text is expected, not 1.5',
-        'flavor.extra_specs["b"]: a text is expected, not true',
         'flavor.extra_specs["c"]: a text is expected, not null',
         'flavor.extra_specs["d.e"]: a text is expected, not a list',
     )
@@ -78,11 +79,11 @@ def test_every_fault_is_told_at_once_with_the_path_of_its_field() -> None:
             "flavor": {"vcpus": "2", "memory": 1},
             "ports": [7, {"vnic_type": "dirct"}],
             "group": {"policy": "affinity"},
-            "instance": None,
+            "instance": 0,
         }
     ) == (
         "flavour: unknown. Is flavor meant?",
-        "instance: an object is expected, not null",
+        "instance: an object is expected, not 0",
         "flavor.memory: unknown. Is memory_mb meant?",
         'flavor.vcpus: a whole number is expected, not "2"',
         "flavor.memory_mb: missing",
@@ -118,12 +119,12 @@ def test_the_most_ports_and_members_have_not_half_of_the_longest_request() -> No
 
 def test_names_that_would_mix_guests_or_ports_up_are_refused() -> None:
     document = {
-        "instance": {"uuid": UUID.upper()},
+        "instance": {"uuid": UUID[1:]},
         "flavor": {**FLAVOR, "extra_specs": {"": "x"}},
         "ports": [{"id": ""}, {"id": "a"}],
     }
     assert faults_of(document) == (
-        "instance.uuid: no uuid in lower case, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31",
+        "instance.uuid: no uuid, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31",
         "ports[0].id: empty",
         'flavor.extra_specs[""]: the name is empty',
     )

@@ -225,7 +225,7 @@ def test_contradictions_are_told_all_at_once() -> None:
         ({"cells": [{**CELL, "cpus": 4}]}, "cells[0].cpus: a text or a list is expected, not 4"),
         ({"cells": [{**CELL, "cpus": [-1]}]}, "cells[0].cpus: '-1' in '-1' is not a CPU number or range"),
         ({"cells": [{**CELL, "id": 10**30}]}, "cells[0].id: not between 0 and 16383"),
-        ({"cells": [{**CELL, "pages": {"2M": 1}}]}, 'cells[0].pages["2M"]: a number is expected as the name'),
+        ({"cells": [{**CELL, "pages": {"M": 1}}]}, 'cells[0].pages["M"]: a number is expected as the name'),
         ({"cells": [{**CELL, "pages": {"0": 1}}]}, "cells[0].pages: not between 1 and 1099511627776"),
         ({"pci": [{"address": "x"}]}, "pci[0].address: 'x' is not a PCI address"),
         ({"page_size_kib": 0}, "page_size_kib: not between 1 and 1024"),
