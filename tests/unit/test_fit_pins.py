@@ -71,13 +71,13 @@ def test_isolate_needs_no_sibling_on_cores_of_one_thread() -> None:
 
 
 def test_the_emulator_gets_a_cpu_that_is_left_over() -> None:
-    assert pin(HT4, mask("0-1,4-5"), None, 3, own_emulator=True) == Pins((0, 4, 1), emulator=5)
-    assert pin(HT4, mask("0-1,4"), None, 3, own_emulator=True) is None
+    assert pin(HT4, mask("0-1,4-5"), None, 3, with_emulator=True) == Pins((0, 4, 1), emulator_cpu=5)
+    assert pin(HT4, mask("0-1,4"), None, 3, with_emulator=True) is None
 
 
 def test_the_emulator_of_an_isolated_guest_gets_a_core_without_a_vcpu() -> None:
-    assert pin(HT4, mask("0-1,4-5"), "isolate", 2, own_emulator=True) is None
-    assert pin(HT4, mask("0-2,4-5"), "isolate", 2, own_emulator=True) == Pins((0, 1), idle=mask("4,5"), emulator=2)
+    assert pin(HT4, mask("0-1,4-5"), "isolate", 2, with_emulator=True) is None
+    assert pin(HT4, mask("0-2,4-5"), "isolate", 2, with_emulator=True) == Pins((0, 1), idle=mask("4,5"), emulator_cpu=2)
     assert not has_emulator_cpu(HT4, mask("0-1,4-5"), "isolate", 2)
     assert has_emulator_cpu(HT4, mask("0-2,4-5"), "isolate", 2)
 

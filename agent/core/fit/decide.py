@@ -13,7 +13,7 @@ from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
 from agent.core.fit.order import ordered
 from agent.core.fit.pages import host_free_kib, host_takes_small
-from agent.core.fit.place import place_cell, placement
+from agent.core.fit.place import place_cell, placement_of
 from agent.core.fit.rules import FitRules, NoFit
 from agent.core.fit.search import Choice, Stopped, choose, nearest
 from agent.core.fit.sharing import Shared, share
@@ -63,65 +63,66 @@ def _floating(
 ) -> Placement | NoFit:
     """A guest without cells: it counts in the host's row alone, and no device is far from it."""
     devices = None if reasons else serve(wanted, offer, None)
-    return NoFit(reasons=tuple(reasons)) if devices is None else placement(request, (), devices, offer, None)
+    return NoFit(reasons=tuple(reasons)) if devices is None else placement_of(request, (), devices, offer, None)
 
 
 def _in_cells(
     request: InstanceRequest, wanted: Sequence[Need], offer: Offer, rules: FitRules, reasons: list[Reason]
 ) -> Placement | NoFit:
-    made = table_of(request, ordered(request, offer, rules))
+    table = table_of(request, ordered(request, offer, rules))
     if reasons:
-        return NoFit(reasons=(*reasons, *made.reasons))
-    found = choose(made, wanted, offer, rules)
+        return NoFit(reasons=(*reasons, *table.reasons))
+    found = choose(table, wanted, offer, rules)
     if isinstance(found, Choice):
-        return _placed(request, made, found, offer)
+        return _placed(request, table, found, offer)
     if rules.share_cells:
-        shared = share(request, wanted, offer, made.hosts, rules.most_steps)
+        shared = share(request, wanted, offer, table.hosts, rules.most_steps)
         if isinstance(shared, Shared):
-            return _with_memory(request, placement(request, shared.cells, shared.devices, offer, shared.own), offer)
+            placement = placement_of(request, shared.cells, shared.devices, offer, shared.own)
+            return _with_memory(request, placement, offer)
         found = shared if isinstance(shared, Stopped) else found
-    elif len(request.cells) > len(made.hosts):
-        too_few = TooFewCells(asked=len(request.cells), cells=CpuSet(room.facts.id for room in made.hosts))
-        return NoFit(reasons=(*made.reasons, too_few))
-    return NoFit(reasons=(*made.reasons, *_why(found, request, made, wanted, offer)))
+    elif len(request.cells) > len(table.hosts):
+        too_few = TooFewCells(asked=len(request.cells), cells=CpuSet(room.facts.id for room in table.hosts))
+        return NoFit(reasons=(*table.reasons, too_few))
+    return NoFit(reasons=(*table.reasons, *_why(found, request, table, wanted, offer)))
 
 
-def _placed(request: InstanceRequest, made: Table, found: Choice, offer: Offer) -> Placement | NoFit:
+def _placed(request: InstanceRequest, table: Table, found: Choice, offer: Offer) -> Placement | NoFit:
     cells: list[CellPlacement] = []
-    own: int | None = None
+    emulator_cpu: int | None = None
     for cell, column in zip(request.cells, found.columns, strict=True):
-        placed = place_cell(cell, request, made.hosts[column])
+        placed = place_cell(cell, request, table.hosts[column])
         if placed is None:
             raise PlacementBroken(f"guest cell {cell.id} was said to fit and does not ({request})")
         cells.append(placed[0])
-        own = placed[1] if own is None else own
-    return _with_memory(request, placement(request, cells, found.devices, offer, own), offer)
+        emulator_cpu = placed[1] if emulator_cpu is None else emulator_cpu
+    return _with_memory(request, placement_of(request, cells, found.devices, offer, emulator_cpu), offer)
 
 
-def _with_memory(request: InstanceRequest, made: Placement, offer: Offer) -> Placement | NoFit:
+def _with_memory(request: InstanceRequest, placement: Placement, offer: Offer) -> Placement | NoFit:
     """Page size `any` may have fallen back to small pages, which then must be free on the host as a whole too."""
     if request.page_size != "any":
-        return made
-    asked_kib = offer.free_kib - take(offer, made).free_kib
+        return placement
+    asked_kib = offer.free_kib - take(offer, placement).free_kib
     reasons = tuple(_host_memory_reasons(asked_kib, request, offer))
-    return NoFit(reasons=reasons) if reasons else made
+    return NoFit(reasons=reasons) if reasons else placement
 
 
 def _why(
-    found: Shortage | Stopped | None, request: InstanceRequest, made: Table, wanted: Sequence[Need], offer: Offer
+    found: Shortage | Stopped | None, request: InstanceRequest, table: Table, wanted: Sequence[Need], offer: Offer
 ) -> Iterator[Reason]:
     if isinstance(found, Stopped):
         yield SearchStopped(steps=found.steps)
     elif isinstance(found, Shortage) and len(found.rows) > 1:
         guest_cells = CpuSet(request.cells[row].id for row in found.rows)
-        yield CellsContended(guest_cells=guest_cells, cells=_ids(made.hosts, found.columns))
+        yield CellsContended(guest_cells=guest_cells, cells=_ids(table.hosts, found.columns))
     elif found is None:
-        yield from _why_far(made, [need for need in wanted if need.is_hard], offer)
+        yield from _why_far(table, [need for need in wanted if need.is_hard], offer)
 
 
-def _why_far(made: Table, hard: Sequence[Need], offer: Offer) -> Iterator[Reason]:
+def _why_far(table: Table, hard: Sequence[Need], offer: Offer) -> Iterator[Reason]:
     """Each request on the host cells that are best for it; where each would be served there, it is their number."""
-    alone = [reason for need in hard for reason in too_far((need,), offer, nearest(made, need, offer))]
+    alone = [reason for need in hard for reason in too_far((need,), offer, nearest(table, need, offer))]
     yield from alone or (DevicesContended(requests=tuple(need.request.id for need in hard)),)
 
 

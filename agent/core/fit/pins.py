@@ -15,11 +15,11 @@ from agent.core.instance import ThreadPolicy
 
 
 class Pins(NamedTuple):
-    """cpus: one for each vCPU, in their order. idle: siblings that stay unused (isolate). emulator: its own CPU."""
+    """cpus: one for each vCPU, in their order. idle: siblings that stay unused (isolate). emulator_cpu: its own."""
 
     cpus: tuple[int, ...]
     idle: CpuMask = NO_CPUS
-    emulator: int | None = None
+    emulator_cpu: int | None = None
 
 
 def placeable(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None) -> int:
@@ -83,7 +83,7 @@ def pin(
     policy: ThreadPolicy | None,
     vcpus: int,
     *,
-    own_emulator: bool = False,
+    with_emulator: bool = False,
     threads: int | None = None,
 ) -> Pins | None:
     """CPUs for that many vCPUs, or None when they do not fit. threads: exactly so many of each core, of those cores
@@ -94,10 +94,10 @@ def pin(
         chosen = _packed(cell, free, policy, vcpus)
     else:
         chosen = _by_threads(sorted(_free_parts(cell, free), key=int.bit_count), threads, vcpus)
-    if chosen is None or not own_emulator:
+    if chosen is None or not with_emulator:
         return chosen
     left = free & ~CpuSet(chosen.cpus).mask & ~chosen.idle
-    return chosen._replace(emulator=lowest(left)) if left else None
+    return chosen._replace(emulator_cpu=lowest(left)) if left else None
 
 
 def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Pins | None:

@@ -23,14 +23,14 @@ def place_cell(
         room.free_cpus,
         request.thread_policy,
         len(cell.pinned),
-        own_emulator=wants_emulator_cpu(request, cell),
+        with_emulator=wants_emulator_cpu(request, cell),
         threads=threads,
     )
     size_kib = page_size(cell, request, room)
     if pins is None or size_kib is None:
         return None
     floats = len(cell.vcpus) > len(cell.pinned)
-    made = CellPlacement(
+    placed = CellPlacement(
         guest_cell=cell.id,
         host_cell=room.facts.id,
         vcpus=cell.vcpus,
@@ -40,23 +40,23 @@ def place_cell(
         shared_cpus=CpuSet.from_mask(room.facts.shared) if floats else CpuSet(),
         idle_cpus=CpuSet.from_mask(pins.idle),
     )
-    return made, pins.emulator
+    return placed, pins.emulator_cpu
 
 
-def placement(
+def placement_of(
     request: InstanceRequest,
     cells: Sequence[CellPlacement],
     devices: Sequence[GivenDevices],
     offer: Offer,
-    own: int | None,
+    emulator_cpu: int | None,
 ) -> Placement:
-    """The whole guest; own: the emulator's own CPU."""
+    """The whole guest; emulator_cpu: the emulator's own CPU."""
     return Placement(
         vcpus=request.vcpus,
         memory_kib=request.memory_kib,
         cells=tuple(cells),
-        emulator_cpus=emulator_cpus(request, cells, offer) if own is None else CpuSet([own]),
-        emulator_own=own,
+        emulator_cpus=emulator_cpus(request, cells, offer) if emulator_cpu is None else CpuSet([emulator_cpu]),
+        emulator_own=emulator_cpu,
         shared_cpus=CpuSet() if cells else CpuSet.from_mask(offer.shared_cpus),
         devices=tuple(devices),
     )

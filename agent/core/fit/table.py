@@ -64,18 +64,17 @@ def wants_emulator_cpu(request: InstanceRequest, cell: CellRequest) -> bool:
 
 def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Iterator[Reason]:
     facts, policy, asked = room.facts, request.thread_policy, len(cell.pinned)
-    own = wants_emulator_cpu(request, cell)
     if asked and policy == "require" and facts.threads < 2:
         yield NoSiblings(guest_cell=cell.id, cell=facts.id)
         return
     free = CpuSet.from_mask(room.free_cpus)
     if len(free) < asked:
-        yield _cpus_short(cell, room, asked + own)
+        yield _cpus_short(cell, room, asked + wants_emulator_cpu(request, cell))
         return
     can = placeable(facts, room.free_cpus, policy)
     if can < asked and policy is not None:
         yield ThreadsShort(guest_cell=cell.id, cell=facts.id, policy=policy, asked=asked, placeable=can, free=free)
-    elif own and not has_emulator_cpu(facts, room.free_cpus, policy, asked):
+    elif wants_emulator_cpu(request, cell) and not has_emulator_cpu(facts, room.free_cpus, policy, asked):
         yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free)
 
 

@@ -33,9 +33,9 @@ def take(offer: Offer, placement: Placement) -> Offer:
     )
 
 
-def take_cell(room: CellOffer, cell: CellPlacement, emulator: int | None = None) -> CellOffer:
-    """What a host cell has left beside one guest cell; emulator: the CPU that only the emulator has."""
-    gone = cell.cpus.mask | cell.idle_cpus.mask | (0 if emulator is None else 1 << emulator)
+def take_cell(room: CellOffer, cell: CellPlacement, emulator_cpu: int | None = None) -> CellOffer:
+    """What a host cell has left beside one guest cell; emulator_cpu: the one that only the emulator has."""
+    gone = cell.cpus.mask | cell.idle_cpus.mask | (0 if emulator_cpu is None else 1 << emulator_cpu)
     is_small = cell.page_size_kib == room.facts.small_kib
     small = cell.memory_kib if is_small else 0
     floating = len(cell.vcpus) - len(cell.pins)
@@ -103,11 +103,11 @@ def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Ite
 def _cell_faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Iterator[str]:
     rooms = {room.facts.id: room for room in offer.cells}
     taken = 0
-    own = placement.emulator_own
-    if (own is not None) is not (request.emulator_policy == "isolate"):
+    emulator_cpu = placement.emulator_own
+    if (emulator_cpu is not None) is not (request.emulator_policy == "isolate"):
         yield "the emulator's own CPU"
     for n, (asked, given) in enumerate(zip(request.cells, placement.cells, strict=True)):
-        extra = 1 << own if n == 0 and own is not None else 0
+        extra = 1 << emulator_cpu if n == 0 and emulator_cpu is not None else 0
         gone = given.cpus.mask | given.idle_cpus.mask
         room = rooms[given.host_cell]
         if gone & extra or (gone | extra) & (taken | ~room.free_cpus):
