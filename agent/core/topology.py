@@ -116,6 +116,21 @@ class HostTopology(Value, frozen=True, kw_only=True):
         return any(problem.is_transient for problem in self.problems)
 
 
+def huge_pools_only(topology: HostTopology) -> HostTopology:
+    """The same without pools of the small page: libvirt lists such, and who writes a host by hand follows it. That
+    memory counts as small-page memory anyhow."""
+    small = topology.page_size_kib
+    every = (topology.pages, *(cell.pages for cell in topology.cells))
+    if all(pool.size_kib != small for pools in every for pool in pools):
+        return topology
+    cells = tuple(msgspec.structs.replace(cell, pages=_huge(cell.pages, small)) for cell in topology.cells)
+    return msgspec.structs.replace(topology, cells=cells, pages=_huge(topology.pages, small))
+
+
+def _huge(pools: tuple[PagePool, ...], small_kib: int) -> tuple[PagePool, ...]:
+    return tuple(pool for pool in pools if pool.size_kib != small_kib)
+
+
 EMPTY = HostTopology(cells=(), cpus=())
 """Before the first look."""
 

@@ -13,6 +13,7 @@ from agent.core.pci import PciAddress, PciDevice
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.placement import Placement
 from agent.core.reasons import CellsContended, CpusShort, EmulatorHomeless, MemoryShort, SharedOverRatio, TooFewCells
+from agent.core.topology import PagePool
 from tests.builders import Host, Node, host
 
 KIB_PER_MIB = 1024
@@ -166,3 +167,14 @@ def function(address: str, *, cell: int) -> PciDevice:
     return PciDevice(
         address=PciAddress.parse(address), vendor_id="8086", product_id="10ed", class_code="0200", cell=cell
     )
+
+
+def test_a_host_that_lists_its_small_pages_as_a_pool_answers_as_one_that_does_not() -> None:
+    cells = TWO.topology.cells
+    pool = PagePool(size_kib=4, total=1 << 21, free=1 << 21)
+    listed = msgspec.structs.replace(
+        TWO.topology, cells=tuple(msgspec.structs.replace(cell, pages=(pool,)) for cell in cells)
+    )
+    for page_size in (None, "small", "any", "large", 4):
+        asked = guest((2, 4096), (4, 1024), page_size=page_size)
+        assert fit(asked, offered(Host(listed, TWO.config))) == fit(asked, offered(TWO))

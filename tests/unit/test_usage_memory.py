@@ -202,3 +202,14 @@ def test_names_in_a_cause_are_at_most_five() -> None:
     guests = [guest(f"g{n}", mem=2000, node=0) for n in range(9)]
     row = next(row for row in h2x4().conflicts(*guests) if row.resource.cell == 0)
     assert row.cause.startswith("g0, g1, g2, g3 and 5 more bind")
+
+
+def test_a_pool_of_the_small_page_is_small_page_memory_and_no_pool() -> None:
+    """A host that somebody wrote after what libvirt lists has one."""
+    on = h2x4()
+    small = PagePool(size_kib=4, total=2 * 1024 * MIB // 4, free=0)
+    cells = tuple(msgspec.structs.replace(cell, pages=(small, _pool(4, 4))) for cell in on.topology.cells)
+    plain = tuple(msgspec.structs.replace(cell, pages=(_pool(4, 4),)) for cell in on.topology.cells)
+    listed = msgspec.structs.replace(on.topology, cells=cells, pages=(small,))
+    usage = Host(listed, on.config).usage(guest("a", mem=256))
+    assert usage == Host(msgspec.structs.replace(on.topology, cells=plain), on.config).usage(guest("a", mem=256))

@@ -11,7 +11,7 @@ from agent.core.cpuset import CpuSet, union
 from agent.core.guest import Sighting
 from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
 from agent.core.host_config import HostConfig
-from agent.core.topology import HostCell, HostTopology
+from agent.core.topology import HostCell, HostTopology, huge_pools_only
 from agent.core.usage.cpus import CpuBooks, cpu_amount, cpu_books, cpu_conflicts, cpu_holders
 from agent.core.usage.devices import device_books, device_conflicts, device_rows, mdev_rows
 from agent.core.usage.memory import (
@@ -37,6 +37,7 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
     Each CPU counts once, whoever holds it; of two holders the one that is left holds on. dedicated.total is what is
     configured, online and not withheld; held CPUs beyond that are among the holders alone.
     """
+    topology = huge_pools_only(topology)
     sets = host_sets(topology, config)
     guests = guests_of(sightings, sets)
     cpus, memory, devices = cpu_books(guests), memory_books(guests), device_books(guests, topology)
