@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from agent.core.words import brief
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
 from agent.formats import wire
-from agent.formats.envelope import VERSION, Envelope
+from agent.formats.envelope import INVALID, VERSION, Envelope, Refusal
 
 T = TypeVar("T")
 
@@ -49,16 +51,17 @@ class LocalClient:
         """The result of GET `path` as a value. Raises DaemonUnavailable, RequestRefused, WireError."""
         return self._result(self.get(path), kind)
 
-    def ask(self, path: str, document: object, kind: type[T]) -> T:
-        """The result of POST `path` as a value. Raises as `value`."""
-        return self._result(self.post(path, document), kind)
+    def ask(self, path: str, document: object, kind: type[T]) -> T | Refusal:
+        """The result of POST `path` as a value, or the refusal of a request that has to change. Raises as `value`."""
+        envelope = self.post(path, document)
+        if envelope.refusal is not None and envelope.refusal.code == INVALID:
+            return _safe(envelope.refusal)
+        return self._result(envelope, kind)
 
     def _result(self, envelope: Envelope, kind: type[T]) -> T:
         if envelope.refusal is not None:
-            refusal = envelope.refusal
-            reasons = tuple(brief(reason, 1000) for reason in refusal.reasons)
-            message = brief(refusal.message, 1000)
-            raise RequestRefused(message, code=refusal.code, retry=refusal.retry, reasons=reasons)
+            told = _safe(envelope.refusal)
+            raise RequestRefused(told.message, code=told.code, retry=told.retry, reasons=told.reasons)
         try:
             return wire.from_builtins(envelope.result, kind)
         except WireError as error:
@@ -140,6 +143,12 @@ class LocalClient:
             f"The compute-agent at {self._path} is of another release than this command ({brief(str(found))}). "
             "After an upgrade restart the daemon; guests do not notice."
         )
+
+
+def _safe(refusal: Refusal) -> Refusal:
+    """With sentences that are safe to show."""
+    reasons = tuple(brief(reason, 1000) for reason in refusal.reasons)
+    return msgspec.structs.replace(refusal, message=brief(refusal.message, 1000), reasons=reasons)
 
 
 def _number(version: object) -> str:

@@ -5,7 +5,7 @@ A handler never raises for a refusal, and reads one snapshot for its whole answe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -16,11 +16,22 @@ from agent.core.host_config import HostConfig
 from agent.core.report import Health, Report, guests, health, inventory, report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
-from agent.core.words import plain, some
+from agent.core.words import plain
 from agent.errors import FaultyInput
 from agent.formats import request as request_format
 from agent.formats import wire
-from agent.formats.envelope import ApiRequest, ApiResponse, Envelope, Refusal, refused, respond, success
+from agent.formats.envelope import (
+    INVALID,
+    ApiRequest,
+    ApiResponse,
+    Envelope,
+    Refusal,
+    contradictory,
+    invalid,
+    refused,
+    respond,
+    success,
+)
 from agent.formats.fit_answer import fit_document
 from agent.formats.snapshot_file import saved
 from agent.formats.validate import decoded
@@ -74,6 +85,7 @@ class Handlers:
             "get_report": self._report,
             "get_snapshot": saved,
         }
+        self._questions: dict[str, Callable[[object], Envelope]] = {"fit": self.fit}
         self._facts = LatestHostFacts()
 
     def report(self) -> Report:
@@ -88,7 +100,7 @@ class Handlers:
             return self._refuse(snapshot, self._not_ready(snapshot))
         if answer is None:
             message = f"there is no method {method!r}; known are {', '.join(sorted(self._methods))}"
-            return self._refuse(snapshot, Refusal(code="InvalidRequest", message=message))
+            return self._refuse(snapshot, Refusal(code=INVALID, message=message))
         return success(snapshot.identity, snapshot.generation, self._now(), answer(snapshot))
 
     def fit(self, request: object) -> Envelope:
@@ -102,9 +114,9 @@ class Handlers:
         try:
             answer = try_fit(request_format.from_plain(request), snapshot, self._facts.of(snapshot))
         except FaultyInput as error:
-            return self._refuse(snapshot, _invalid(error.faults))
+            return self._refuse(snapshot, invalid(error.faults))
         if isinstance(answer, Faults):
-            return self._refuse(snapshot, _invalid([f"{fault.found} {fault.change}" for fault in answer.faults]))
+            return self._refuse(snapshot, contradictory(answer.faults))
         return success(snapshot.identity, snapshot.generation, self._now(), fit_document(answer))
 
     def refuse(self, code: str, message: str, status: int) -> ApiResponse:
@@ -117,31 +129,31 @@ class Handlers:
             return self._question(request)
         if request.method not in ("GET", "HEAD"):
             message = f"{request.method} {request.path}: only GET and HEAD"
-            return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
+            return self.refuse(INVALID, message, HTTPStatus.METHOD_NOT_ALLOWED)
         if request.path in PROBES:
             return self._probe(request.path)
         if request.path not in PATHS:
             message = f"there is no {request.path!r}; known are {', '.join([*PATHS, *QUESTIONS, *PROBES])}"
-            return self.refuse("InvalidRequest", message, HTTPStatus.NOT_FOUND)
+            return self.refuse(INVALID, message, HTTPStatus.NOT_FOUND)
         if request.query or request.body:
             message = f"{request.path} takes no query and no body"
-            return self.refuse("InvalidRequest", message, HTTPStatus.BAD_REQUEST)
+            return self.refuse(INVALID, message, HTTPStatus.BAD_REQUEST)
         return _responded(self.call(PATHS[request.path]))
 
     def _question(self, request: ApiRequest) -> ApiResponse:
         if request.method != "POST":
             message = f"{request.method} {request.path}: only POST"
-            return self.refuse("InvalidRequest", message, HTTPStatus.METHOD_NOT_ALLOWED)
+            return self.refuse(INVALID, message, HTTPStatus.METHOD_NOT_ALLOWED)
         if request.query:
-            return self.refuse("InvalidRequest", f"{request.path} takes no query", HTTPStatus.BAD_REQUEST)
+            return self.refuse(INVALID, f"{request.path} takes no query", HTTPStatus.BAD_REQUEST)
         if len(request.body) > request_format.LONGEST_REQUEST:
             message = f"The body is longer than {request_format.LONGEST_REQUEST} bytes."
-            return self.refuse("InvalidRequest", message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return self.refuse(INVALID, message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
             asked = decoded(request.body, "The request")
         except FaultyInput as error:
-            return self.refuse("InvalidRequest", str(error), HTTPStatus.BAD_REQUEST)
-        return _responded(self.fit(asked))
+            return self.refuse(INVALID, str(error), HTTPStatus.BAD_REQUEST)
+        return _responded(self._questions[QUESTIONS[request.path]](asked))
 
     def _probe(self, path: str) -> ApiResponse:
         snapshot = self._snapshot()
@@ -199,10 +211,6 @@ class LatestHostFacts:
 def _responded(envelope: Envelope) -> ApiResponse:
     refusal = envelope.refusal
     return respond(envelope, HTTPStatus.OK if refusal is None else STATUS_OF.get(refusal.code, HTTPStatus.BAD_REQUEST))
-
-
-def _invalid(faults: Sequence[str]) -> Refusal:
-    return Refusal(code="InvalidRequest", message=some(faults, 1, between="; "), reasons=tuple(faults))
 
 
 def _usage_document(snapshot: Snapshot) -> dict[str, object]:

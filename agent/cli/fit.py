@@ -22,14 +22,26 @@ from agent.core.report import report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
 from agent.core.words import count, plain
-from agent.errors import FaultyInput, HostReadError, RequestRefused
-from agent.formats import request, snapshot_file
+from agent.errors import FaultyInput, HostReadError
+from agent.formats import request, snapshot_file, wire
+from agent.formats.envelope import Refusal, contradictory, invalid
 from agent.formats.fit_answer import count_document, fit_document
 from agent.render.fit_text import place, placement_text, refusal_text
 
 MOST_GUESTS = 10_000
 LONGEST_SNAPSHOT = 1 << 28
 COLUMNS = ("fits", "part", "cell", "what")
+
+
+Found = FitAnswer | CountAnswer
+
+
+class _Faulty(BadArguments):
+    """The request has to change; the refusal is what the API would answer."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__("\n".join(refusal.reasons) or refusal.message)
+        self.refusal = refusal
 
 
 class Fit(HostCommand):
@@ -64,7 +76,16 @@ class Fit(HostCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Ask, write the answer, return its exit code."""
+        """Ask, write the answer, return its exit code; json and yaml have the refusal of a request with faults, too."""
+        try:
+            return self._answered(parsed_args)
+        except _Faulty as error:
+            if parsed_args.formatter in output.DATA_FORMATS:
+                refusal = output.Answer(wire.to_builtins(error.refusal), (), (), str)
+                output.write(refusal, parsed_args.formatter, self.app.stdout, parsed_args)
+            raise
+
+    def _answered(self, parsed_args: argparse.Namespace) -> int:
         spec = _spec(parsed_args)
         if parsed_args.count is not None and not 1 <= parsed_args.count <= MOST_GUESTS:
             raise BadArguments(f"--count {parsed_args.count}: not between 1 and {MOST_GUESTS}")
@@ -77,30 +98,24 @@ class Fit(HostCommand):
         output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
         return answer.code
 
-    def _ask(
-        self, spec: RequestSpec, options: argparse.Namespace
-    ) -> tuple[FitAnswer | CountAnswer, HostTopology | None]:
+    def _ask(self, spec: RequestSpec, options: argparse.Namespace) -> tuple[Found, HostTopology | None]:
         where = self.app.source
         if options.snapshot is None and options.count is None and where.should_ask_agent(self.app.say):
             return self._ask_agent(spec, where)
         snapshot = _read_snapshot(options.snapshot) if options.snapshot is not None else self._look(where)
         facts = host_facts(snapshot.topology, snapshot.config)
         if options.count is None:
-            found: FitAnswer | CountAnswer | Faults = try_fit(spec, snapshot, facts)
+            found: Found | Faults = try_fit(spec, snapshot, facts)
         else:
             found = try_count(spec, snapshot, facts, options.count)
         if isinstance(found, Faults):
-            raise BadArguments("\n".join(f"{fault.found} {fault.change}" for fault in found.faults))
+            raise _Faulty(contradictory(found.faults))
         return found, snapshot.topology
 
-    def _ask_agent(self, spec: RequestSpec, where: source.Source) -> tuple[FitAnswer, HostTopology | None]:
-        try:
-            found = where.ask_fit(spec)
-        except RequestRefused as error:
-            said = "\n".join(error.reasons) or str(error)
-            if error.code == "InvalidRequest":
-                raise BadArguments(said) from error
-            raise
+    def _ask_agent(self, spec: RequestSpec, where: source.Source) -> tuple[Found, HostTopology | None]:
+        found = where.ask_fit(spec)
+        if isinstance(found, Refusal):
+            raise _Faulty(found)
         has_devices = found.placement is not None and bool(found.placement.devices)
         return found, where.ask_topology() if has_devices else None
 
@@ -110,7 +125,7 @@ class Fit(HostCommand):
         self.warn(self.with_host(seen))
         return snapshot
 
-    def _text(self, found: FitAnswer | CountAnswer, cells: Mapping[PciAddress, int | None]) -> str:
+    def _text(self, found: Found, cells: Mapping[PciAddress, int | None]) -> str:
         if isinstance(found, CountAnswer):
             return self._counted(found)
         if found.placement is not None:
@@ -150,7 +165,9 @@ def _spec(options: argparse.Namespace) -> RequestSpec:
             ports=options.port,
             group=options.group,
         )
-    except (FaultyInput, HostReadError) as error:
+    except FaultyInput as error:
+        raise _Faulty(invalid(error.faults)) from error
+    except HostReadError as error:
         raise BadArguments(str(error)) from error
 
 
@@ -163,13 +180,13 @@ def _read_snapshot(name: str) -> Snapshot:
         raise FaultyInput(*(f"{plain(name)}: {fault}" for fault in error.faults)) from error
 
 
-def _answer(found: FitAnswer | CountAnswer, text: Callable[[], str]) -> output.Answer:
+def _answer(found: Found, text: Callable[[], str]) -> output.Answer:
     data = fit_document(found) if isinstance(found, FitAnswer) else count_document(found)
     rows = [[found.fits, *row] for row in _rows(found)]
     return output.Answer(data, COLUMNS, rows, text, exits.OK if found.fits else exits.FOUND)
 
 
-def _rows(found: FitAnswer | CountAnswer) -> Iterator[tuple[str, int | None, str]]:
+def _rows(found: Found) -> Iterator[tuple[str, int | None, str]]:
     """What stands in tables: each part of the placement, or each reason; of a count how many, and then why not more."""
     if isinstance(found, CountAnswer):
         yield "count", None, f"{len(found.placements)} of {found.asked}"

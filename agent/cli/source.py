@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what only one command needs
     from agent.client import LocalClient
     from agent.core.dry_run import FitAnswer
     from agent.core.instance import RequestSpec
+    from agent.formats.envelope import Refusal
 
 T = TypeVar("T")
 
@@ -70,8 +71,8 @@ class Source(Value, frozen=True, kw_only=True):
         """The daemon's report. Raises DaemonUnavailable and what else the client raises."""
         return self._client().value("/v1/report", Report)
 
-    def ask_fit(self, spec: RequestSpec) -> FitAnswer:
-        """The daemon's answer to a request. Raises RequestRefused and what else the client raises."""
+    def ask_fit(self, spec: RequestSpec) -> FitAnswer | Refusal:
+        """The daemon's answer to a request; a refusal where that has faults. Raises what the client raises."""
         from agent.core.dry_run import FitAnswer
 
         return self._client(FIT_TIMEOUT_S).ask("/v1/fit", spec, FitAnswer)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
+from agent.core.request_faults import RequestFault, fault_text
 from agent.core.snapshot import Identity
 from agent.core.values import ReadOnlyMap, Value
+from agent.core.words import some
 from agent.formats import wire
 
 VERSION = 1
 """Of the envelope. A receiver refuses another one by name."""
+
+INVALID = "InvalidRequest"
+"""Code of a refusal: it is the request that has to change."""
 
 Retry = Literal["elsewhere", "later", "never"]
 
@@ -49,12 +55,14 @@ class ApiResponse(Value, frozen=True, kw_only=True):
 
 class Refusal(Value, frozen=True, kw_only=True):
     """Why not. code: one of DESIGN's words ("InvalidRequest", "AgentNotReady", ...). message: one sentence for people.
-    retry: whether asking again can help, and where. reasons: the parts, when there are several."""
+    retry: whether asking again can help, and where. reasons: the parts, when there are several. faults: of a request
+    whose flavor, image and ports contradict themselves; each is also a sentence in reasons."""
 
     code: str
     message: str
     retry: Retry = "never"
     reasons: tuple[str, ...] = ()
+    faults: tuple[RequestFault, ...] = ()
 
 
 class Envelope(Value, frozen=True, kw_only=True):
@@ -91,6 +99,17 @@ def success(identity: Identity, generation: int, now: str, result: object) -> En
 def refused(identity: Identity, generation: int, now: str, refusal: Refusal) -> Envelope:
     """The envelope of a refusal."""
     return msgspec.structs.replace(success(identity, generation, now, None), ok=False, refusal=refusal)
+
+
+def invalid(reasons: Sequence[str], faults: tuple[RequestFault, ...] = ()) -> Refusal:
+    """The refusal of a request that cannot be meant as it stands; reasons: a sentence each."""
+    message = some(reasons, 1, between="; ")
+    return Refusal(code=INVALID, message=message, reasons=tuple(reasons), faults=faults)
+
+
+def contradictory(faults: tuple[RequestFault, ...]) -> Refusal:
+    """The same where each reason is a fault."""
+    return invalid([fault_text(fault) for fault in faults], faults)
 
 
 def respond(envelope: Envelope, status: int = HTTPStatus.OK) -> ApiResponse:

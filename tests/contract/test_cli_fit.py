@@ -28,6 +28,7 @@ from tests.hostile import POISON, unsafe
 
 ENVIRON = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 PF = "0000:3b:00.0"
+ODD = ("--extra-spec", "hw:cpu_policy=nix")
 PINNED = ("--extra-spec", "hw:cpu_policy=dedicated")
 SEED: dict[str, Any] = {
     "format": "short",
@@ -233,7 +234,7 @@ def test_a_file_and_standard_input_ask_the_same_as_options(run: Run, host: Calla
         (b"\0\0\0", "The request is not JSON"),
         (b"[" * 200_000, "The request is nested too deeply"),
         (b" " * LONGEST_REQUEST + b"1", "it is longer than 256 KiB"),
-        (b'{"flavor": {"vcpus": 1e9, "memory_mb": "1"}}', "flavor.vcpus: a whole number is expected"),
+        (b'{"flavor": {"vcpus": 1.5, "memory_mb": "1"}}', "flavor.vcpus: a whole number is expected"),
         (b'{"flavor": {"vcpus": 1' + b"0" * 3000 + b', "memory_mb": 1}}', "flavor.vcpus: it is not between 1 and"),
         (b'{"flavor": {"vcpus": 4, "memory_mb": 1, "extra_specs": {"hw:numa_nodes": "3"}}}', "hw:numa_nodes=3"),
         (b'{"flavor": {"vcpus": 1, "memory_mb": 1, "extra_specs": {"hw:cpu_policy": "\\u001b]0;x"}}}', "\\x1b]0;x"),
@@ -299,16 +300,26 @@ def test_without_a_host_to_ask_it_ends_with_3(run: Run, tmp_path: Path, content:
     assert str(path) in done.err.replace("\n", "")
 
 
-def test_the_agent_is_asked_and_its_faults_and_refusals_are_told(run: Run) -> None:
+def test_the_agent_is_asked_and_its_faults_and_refusals_are_told(run: Run, host: Callable[..., str]) -> None:
     with served(known(SEED)) as socket:
         yes = run(*guest(2, *PINNED, "--socket", str(socket), "-f", "json"))
         no = run(*guest(5, *PINNED, "--socket", str(socket), "-f", "json"))
-        bad = run(*guest(2, "--extra-spec", "hw:cpu_policy=nix", "--socket", str(socket)))
+        bad = run(*guest(2, *ODD, "--socket", str(socket)))
         many = run(*guest(2, *PINNED, "--socket", str(socket), "--count", "9", "-f", "json"))
     assert (yes.code, yes.json["epoch"], yes.json["generation"]) == (0, 3, 7)
     assert (no.code, no.json["fits"], bool(no.json["relaxations"])) == (1, False, True)
     assert (bad.code, bad.out) == (2, "")
     assert "hw:cpu_policy=nix of the flavor is none of" in bad.err
+    with served(known(SEED)) as socket:
+        by_agent = run(*guest(2, *ODD, "-f", "json", "--socket", str(socket)))
+    alone = run(*guest(2, *ODD, "-f", "json"), "--snapshot", host())
+    assert (by_agent, alone.code) == (alone, 2)
+    assert (alone.json["code"], [fault["kind"] for fault in alone.json["faults"]]) == (
+        "InvalidRequest",
+        ["cpu-policy-unknown"],
+    )
+    assert alone.json["faults"][0]["properties"] == [{"name": "hw:cpu_policy", "value": "nix", "where": "flavor"}]
+    assert alone.json["reasons"][0] in alone.err
     assert (many.code, many.json["count"], many.json["generation"]) == (1, 2, 7)
 
 

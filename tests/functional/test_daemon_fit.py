@@ -31,7 +31,10 @@ def daemon(libvirtd: Libvirtd) -> Iterator[Daemon]:
 
 def ask(daemon: Daemon, vcpus: int) -> FitAnswer:
     spec = request.from_words(vcpus=vcpus, memory_mb=16, extra_specs=["hw:cpu_policy=dedicated"])
-    return LocalClient(daemon.dir / "sock/agent-ro.sock", timeout_s=START_S).ask("/v1/fit", spec, FitAnswer)
+    client = LocalClient(daemon.dir / "sock/agent-ro.sock", timeout_s=START_S)
+    answer = client.ask("/v1/fit", spec, FitAnswer)
+    assert isinstance(answer, FitAnswer)
+    return answer
 
 
 def fit(vcpus: int, *where: str) -> tuple[int, Any]:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from agent.core.dry_run import FitAnswer
+from agent.core.flavor import Property
 from agent.core.reasons import CpusShort
 from agent.core.snapshot import configured
 from agent.formats import wire
@@ -87,6 +88,10 @@ def test_a_request_that_contradicts_itself_is_refused_with_what_to_change(api: A
     (reason,) = told.reasons
     assert reason.startswith("hw:cpu_policy=nix of the flavor is none of")
     assert "Set hw:cpu_policy" in reason
+    (fault,) = told.faults
+    assert fault.kind == "cpu-policy-unknown"
+    assert fault.properties == (Property(name="hw:cpu_policy", value="nix", where="flavor"),)
+    assert reason == f"{fault.found} {fault.change}"
 
 
 @pytest.mark.parametrize("path", ["/v1/fit", "/v1/snapshot"])

@@ -6,7 +6,6 @@ from agent.core.flavor.cells import Size, cell_count, cells, explicit_cells, wit
 from agent.core.flavor.cpu_topology import cpu_topology
 from agent.core.flavor.cpus import CpuPolicies, cpu_policies
 from agent.core.flavor.devices import devices
-from agent.core.flavor.faults import FaultKind, Faults, Property, Requested, RequestFault
 from agent.core.flavor.known_properties import note_others, unknown
 from agent.core.flavor.memory import memory_locked, page_size
 from agent.core.flavor.reading import UNREAD, Reading, Unread
@@ -20,6 +19,7 @@ from agent.core.instance import (
     PageWord,
     RequestSpec,
 )
+from agent.core.request_faults import FaultKind, Faults, Property, Requested, RequestFault
 
 __all__ = ["FaultKind", "Faults", "Property", "RequestFault", "Requested", "request_of"]
 

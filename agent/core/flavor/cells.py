@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet
-from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, cpu_list, whole
 from agent.core.instance import LARGEST_NUMBER, MOST_MEMORY_MB, CellRequest
+from agent.core.request_faults import FaultKind, Property
 from agent.core.values import ReadOnlyMap, Value
 from agent.core.words import some
 

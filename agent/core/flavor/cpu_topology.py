@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, whole
 from agent.core.instance import LARGEST_NUMBER, GuestCpuTopology
+from agent.core.request_faults import Property
 from agent.core.values import Value
 
 _PARTS = ("sockets", "cores", "threads")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import get_args
 
 from agent.core.cpuset import CpuSet
-from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.masks import dedicated_mask, mixed_mask, realtime_mask
 from agent.core.flavor.reading import UNREAD, Reading, Unread, not_said
 from agent.core.flavor.resources import Counted, counted, hyperthreading
 from agent.core.host_config import HostConfig
 from agent.core.instance import CpuPolicy, EmulatorPolicy, ThreadPolicy
+from agent.core.request_faults import FaultKind, Property
 from agent.core.values import Value
 
 _POLICIES: Mapping[str, CpuPolicy] = {word: word for word in get_args(CpuPolicy)}

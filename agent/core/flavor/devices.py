@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import get_args
 
-from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, whole
 from agent.core.instance import Port, VnicType
 from agent.core.pci import DeviceType
 from agent.core.pci_request import Alias, PciNumaPolicy, PciRequest, PciSpec, PolicySource
+from agent.core.request_faults import Property
 from agent.core.values import Value
 from agent.core.words import brief, some
 

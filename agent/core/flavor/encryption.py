@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.reading import UNREAD, Reading
+from agent.core.request_faults import FaultKind, Property
 from agent.core.values import Value
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agent.core.cpuset import CpuSet
-from agent.core.flavor.faults import FaultKind, Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, masked, not_said
 from agent.core.instance import EmulatorPolicy
+from agent.core.request_faults import FaultKind, Property
 
 
 def dedicated_mask(reading: Reading, vcpus: int | Unread) -> CpuSet | Unread | None:

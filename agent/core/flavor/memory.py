@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import get_args
 
 from agent.core.flavor.encryption import encryption_locks
-from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, not_said
 from agent.core.instance import PageWord
+from agent.core.request_faults import Property
 
 _WORDS: Mapping[str, PageWord] = {word: word for word in get_args(PageWord)}
 _SIZE = re.compile(r"(?P<number>\d{0,18}(\.\d{1,9}|\d))(?:(?P<prefix>[KMGTPEZYRQ])i?)?(?P<unit>b|bit|B)", re.ASCII)

@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from agent.core import nova_text
 from agent.core.cpuset import CpuSet
-from agent.core.flavor.faults import FaultKind, Property, RequestFault
 from agent.core.instance import RequestSpec
 from agent.core.nova_text import yes_or_no
+from agent.core.request_faults import FaultKind, Property, RequestFault
 from agent.core.words import brief
 
 W = TypeVar("W")

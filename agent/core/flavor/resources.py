@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from agent.core.flavor.faults import Property
 from agent.core.flavor.reading import UNREAD, Reading, Unread, whole
 from agent.core.instance import LARGEST_NUMBER, ThreadPolicy
+from agent.core.request_faults import Property
 from agent.core.values import Value
 
 _RESOURCE = re.compile(r"resources(?:[1-9]\d*)?:(?P<name>.+)", re.ASCII)

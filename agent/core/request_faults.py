@@ -110,6 +110,11 @@ class RequestFault(Value, frozen=True, kw_only=True):
     change: str
 
 
+def fault_text(fault: RequestFault) -> str:
+    """What is found, and what to change."""
+    return f"{fault.found} {fault.change}"
+
+
 class Faults(Value, frozen=True, kw_only=True, tag="faults"):
     """No request: every fault that could be told from the others."""
 
