@@ -25,6 +25,8 @@ from agent.formats.snapshot_file import FullSnapshot
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_ALSO = "The names that fields have; docs/fit.md lists others that are read too."
+
 _TEXTS: Mapping[Any, str] = MappingProxyType(
     {
         CpuSet: 'CPUs or cells in the kernel\'s list form: "0-3,8"; empty: ""',
@@ -39,9 +41,9 @@ _PLAIN: Mapping[Any, str] = MappingProxyType(
 def schemas() -> dict[str, dict[str, Any]]:
     """By file name."""
     return {
-        "request.schema.json": _relaxed(_schema(RequestSpec, "A guest that somebody orders")),
+        "request.schema.json": _relaxed(_schema(RequestSpec, "A guest that somebody orders", _ALSO)),
         "snapshot.schema.json": _schema(FullSnapshot, "All that the agent knew of a host"),
-        "short-snapshot.schema.json": _schema(ShortSnapshot, "A host as somebody wrote it"),
+        "short-snapshot.schema.json": _schema(ShortSnapshot, "A host as somebody wrote it", _ALSO),
         "fit-answer.schema.json": _schema(FitAnswer, "Whether the guest fits, and where or why not"),
     }
 
@@ -51,11 +53,12 @@ def text_of(schema: Mapping[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
 
 
-def _schema(kind: type[msgspec.Struct], title: str) -> dict[str, Any]:
+def _schema(kind: type[msgspec.Struct], title: str, description: str | None = None) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     top = _of(kind, definitions)
     ordered = dict(sorted(definitions.items()))
-    return {"$schema": DIALECT, "title": title, **top, "$defs": ordered}
+    words = {"title": title} if description is None else {"title": title, "description": description}
+    return {"$schema": DIALECT, **words, **top, "$defs": ordered}
 
 
 def _relaxed(schema: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import msgspec
 from agent.core.dry_run import FitAnswer
 from agent.formats import request, snapshot_file, wire
 from agent.formats.request import LIMITS
+from agent.formats.request_spelling import FLAVOR_NAMES, PORT_NAMES
 from agent.formats.short_snapshot import ShortCell, ShortSnapshot
+from agent.formats.short_spelling import COMMENT, PIN_SET, RATIOS, TOP_NAMES
 
 TEXT = (Path(__file__).parents[2] / "docs/fit.md").read_text()
 
@@ -28,8 +30,8 @@ def test_the_examples_are_read_as_they_stand() -> None:
     asked = [request.from_plain(one) for one in examples() if "flavor" in one]
     answers = [wire.from_builtins(one, FitAnswer).fits for one in examples() if "fits" in one]
     assert len(hosts) + len(asked) + len(answers) == len(examples())
-    assert [host.conflicts for host in hosts] == [()] * 2
-    assert str(hosts[-1].usage.host.dedicated.used) == "1-2,9"
+    assert [host.conflicts for host in hosts] == [()] * 3
+    assert [str(host.usage.host.dedicated.used) for host in hosts] == ["1-3,9,12", "1", "1-2,9"]
     assert [(spec.flavor.vcpus, spec.ports[0].physical_network) for spec in asked] == [(4, "physnet0")]
     assert answers == [True, False]
 
@@ -37,3 +39,8 @@ def test_the_examples_are_read_as_they_stand() -> None:
 def test_every_field_of_the_forms_is_described() -> None:
     fields = [field.encode_name for kind in (ShortSnapshot, ShortCell) for field in msgspec.structs.fields(kind)]
     assert [name for name in (*fields, *LIMITS) if f"`{name}`" not in TEXT and f'"{name}"' not in TEXT] == []
+
+
+def test_every_other_name_of_a_field_is_listed() -> None:
+    names = (*TOP_NAMES, *RATIOS, PIN_SET, COMMENT, *FLAVOR_NAMES, *PORT_NAMES)
+    assert [name for name in names if f"`{name}`" not in TEXT and f'"{name}"' not in TEXT] == []
