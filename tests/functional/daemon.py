@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -55,7 +56,7 @@ class Daemon:
         """The command line."""
         words = ["--config-file", str(self.config_file), "--state-path", str(self.dir / "state")]
         words += ["--socket-dir", str(self.dir / "sock"), "--connection-uri", self.uri]
-        return [sys.executable, "-m", "agent.service", *words, *self.arguments]
+        return [sys.executable, "-X", "faulthandler", "-m", "agent.service", *words, *self.arguments]
 
     def start(self, *, wait: bool = True) -> None:
         """Start it; with `wait` until it answers with a complete look."""
@@ -111,13 +112,26 @@ class Daemon:
     def wait_for(self, is_so: Callable[[Report], bool], what: str, timeout_s: float = 60.0) -> Report:
         """The first report of which `is_so` is true."""
 
-        def look() -> Report | None:
-            told = self.report()
-            return told if is_so(told) else None
+        last: list[Report] = []
 
-        found = wait_until(look, f"{what}; log:\n{self.log()}", timeout_s)
+        def look() -> Report | None:
+            last[:] = [self.report()]
+            return last[0] if is_so(last[0]) else None
+
+        try:
+            found = wait_until(look, what, timeout_s)
+        except AssertionError as error:
+            told = [(row.id, row.cause) for one in last for row in one.conflicts]
+            raise AssertionError(f"{error}; conflicts: {told}; log:\n{self._last_words()}") from error
         assert found is not None
         return found
+
+    def _last_words(self) -> str:
+        """What it has printed, and where each of its threads is; it ends with that."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(START_S)
+        return self.log()
 
     def agentctl(self, *arguments: str, code: int = 0) -> str:
         """What agentctl prints, asking this daemon; asserts the exit code."""
