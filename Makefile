@@ -50,7 +50,7 @@ sample:
 	@.ci/bootstrap packages build $@
 	@.ci/bootstrap venv run
 	.venv/bin/oslo-config-generator --config-file etc/config-generator.conf
-	.venv/bin/python -m agent.formats.schema docs
+	.venv/bin/python -m tests.gates.schemas docs
 
 bundle:
 	@.ci/bootstrap packages build $@

@@ -1,15 +1,13 @@
 """JSON Schemas of what people and programs write for us and read of us, made from the types themselves.
 
-`python -m agent.formats.schema docs` writes them; docs/fit.md links them.
+`make sample` writes them to docs/; docs/fit.md links them.
 """
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
@@ -20,7 +18,7 @@ from agent.core.dry_run import FitAnswer
 from agent.core.instance import RequestSpec
 from agent.core.pci import PciAddress
 from agent.formats import request
-from agent.formats.short_snapshot import ShortSnapshot
+from agent.formats.short_form import ShortSnapshot
 from agent.formats.snapshot_file import FullSnapshot
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -127,14 +125,3 @@ def _object(kind: type[msgspec.Struct], definitions: dict[str, Any]) -> dict[str
 def _with_default(schema: dict[str, Any], field: msgspec.structs.FieldInfo) -> dict[str, Any]:
     is_plain = isinstance(field.default, str | int | float | None)
     return {**schema, "default": field.default} if is_plain else schema
-
-
-def main() -> None:
-    """Write all of them into the folder that is named."""
-    (folder,) = sys.argv[1:]
-    for name, schema in schemas().items():
-        Path(folder, name).write_text(text_of(schema), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ from agent.core.dry_run import FitAnswer
 from agent.formats import request, snapshot_file, wire
 from agent.formats.request import LIMITS
 from agent.formats.request_spelling import FLAVOR_NAMES, PORT_NAMES
-from agent.formats.short_snapshot import ShortCell, ShortSnapshot
+from agent.formats.short_form import ShortCell, ShortSnapshot
 from agent.formats.short_spelling import COMMENT, PIN_SET, RATIOS, TOP_NAMES
 
 TEXT = (Path(__file__).parents[2] / "docs/fit.md").read_text()

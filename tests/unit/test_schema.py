@@ -15,6 +15,7 @@ from agent.errors import FaultyInput
 from agent.formats import request, snapshot_file, wire
 from agent.formats.fit_answer import fit_document
 from agent.formats.schema import schemas, text_of
+from tests.gates.schemas import main
 from tests.unit.test_handlers import looked
 from tests.unit.test_snapshot_file import CELL, PF, device
 
@@ -75,8 +76,16 @@ class Schema:
 def test_the_kept_schemas_are_current() -> None:
     kept = {path.name: path.read_text() for path in DOCS.glob("*.schema.json")}
     assert kept == {name: text_of(schema) for name, schema in schemas().items()}, (
-        "make them anew: python -m agent.formats.schema docs"
+        "make them anew: make sample"
     )
+
+
+def test_a_script_writes_them_into_the_folder_that_is_named(tmp_path: Path) -> None:
+    assert main([str(tmp_path)]) == 0
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        name: text_of(schema) for name, schema in schemas().items()
+    }
+    assert main([str(tmp_path / "missing")]) == 2
 
 
 FLAVOR = {"vcpus": 2, "memory_mb": 64, "extra_specs": {"hw:numa_nodes": 1, "hw:cpu_policy": "dedicated"}}
