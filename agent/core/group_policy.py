@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from agent.core.guest import Sighting
+from agent.core.holds import owner_of
 from agent.core.instance import Group
 from agent.core.reasons import GroupViolated
 
@@ -19,7 +20,8 @@ def group_reasons(group: Group | None, uuid: str, sightings: Mapping[str, Sighti
         return
     here = tuple(sorted(member for member in set(group.members) - {uuid} if member in sightings))
     if len(here) >= group.max_server_per_host:
-        yield GroupViolated(group=group.id, policy=group.policy, members=here, limit=group.max_server_per_host)
+        members = tuple(owner_of(sightings[uuid]) for uuid in here)
+        yield GroupViolated(group=group.id, policy=group.policy, members=members, limit=group.max_server_per_host)
 
 
 def unchecked(group: Group | None) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
+from agent.core.pci_request import PciSpec
 from agent.core.reasons import (
     CellsContended,
     CellWithheld,
@@ -19,6 +22,7 @@ from agent.core.reasons import (
     EmulatorHomeless,
     GroupViolated,
     MemoryShort,
+    NoRoomTogether,
     NoSiblings,
     NoSuchPages,
     PagesShort,
@@ -35,6 +39,11 @@ from agent.core.usage.rows import CpuHolder
 from agent.core.words import agrees, count, plain, plural, some
 
 _KIB_PER_MIB = 1024
+_MOST_ENTRIES = 3
+
+_NOT_REMOTE = ("remote_managed", "false")
+"""What devices are without a word."""
+
 _UNITS = ((1 << 30, "TiB"), (1 << 20, "GiB"), (1 << 10, "MiB"), (1, "KiB"))
 
 
@@ -100,6 +109,8 @@ def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
             return _too_few_cells(reason)
         case CellsContended():
             return _cells_contended(reason)
+        case NoRoomTogether():
+            return _no_room_together(reason)
         case CpusUncertain():
             return _cpus_uncertain(reason)
         case DevicesShort():
@@ -147,11 +158,7 @@ def _owners(owners: Iterable[Owner]) -> str:
 
 def _threads_short(reason: ThreadsShort) -> str:
     room = f"for only {reason.placeable}" if reason.placeable else "for none"
-    wish = {
-        "isolate": "whole free cores",
-        "require": "free siblings",
-        "prefer": "free threads",
-    }[reason.policy]
+    wish = {"isolate": "whole free cores", "require": "free siblings"}[reason.policy]
     return (
         f"{_free_on(reason.cell, reason.free)}, but {wish} {room} of the {count(reason.asked, 'vCPU')} of guest cell "
         f"{reason.guest_cell} (thread policy {reason.policy})"
@@ -233,8 +240,8 @@ def _no_such_pages(reason: NoSuchPages) -> str:
 
 def _cell_withheld(reason: CellWithheld) -> str:
     return (
-        f"A cpuset of this host withholds the memory of cell {reason.cell}, "
-        f"so that guest cell {reason.guest_cell} cannot go there"
+        f"A cpuset of this host withholds the memory of cell {reason.cell}, so that guest cell {reason.guest_cell} "
+        f"cannot go there: put {reason.cell} into cpuset.mems of machine.slice (agentctl check names the file)"
     )
 
 
@@ -253,21 +260,40 @@ def _cells_contended(reason: CellsContended) -> str:
     )
 
 
+def _no_room_together(reason: NoRoomTogether) -> str:
+    names = listed([plain(name) for name in reason.requests])
+    near = f" with the devices of {names} near" if names else ""
+    return (
+        f"Guest {plural(reason.guest_cells, 'cell')} would each fit alone, but not beside each other{near} on "
+        f"{plural(reason.cells, 'cell')} of the host, although several may share one there"
+    )
+
+
 def _cpus_uncertain(reason: CpusUncertain) -> str:
     names = [plain(name) for name in reason.guests]
     return (
         f"Nobody knows which CPUs {listed(names)} {agrees(names, 'is', 'are')} pinned to, "
-        "so that no dedicated CPU can be promised"
+        f"so that no dedicated CPU can be promised: see agentctl show {shlex.quote(names[0])}"
     )
 
 
 def _devices_short(reason: DevicesShort) -> str:
     asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')}"
     if not reason.offered:
-        return f"{asks}; [pci] device_spec offers none of that kind"
+        entries = " or ".join(map(_entry, reason.specs[:_MOST_ENTRIES]))
+        entry = f": where this host has any, add {entries} to it" if entries else ""
+        return f"{asks}; [pci] device_spec offers none of that kind{entry}"
     free = f"{reason.free or 'none'} of {reason.offered} of that kind {_is(reason.free or reason.offered)} free"
     held = f" ({'others ' if reason.free else ''}held by {_owners(reason.holders)})" if reason.holders else ""
     return f"{asks}; {free}{held}"
+
+
+def _entry(spec: PciSpec) -> str:
+    """What [pci] device_spec would have to say for such devices, as JSON."""
+    ids = {"vendor_id": spec.vendor_id, "product_id": spec.product_id}
+    named = {name: value for name, value in ids.items() if value is not None} or {"address": "ADDRESS"}
+    tags = {name: value for name, value in spec.tags.items() if value is not None and (name, value) != _NOT_REMOTE}
+    return json.dumps({**named, **tags}, ensure_ascii=False)
 
 
 def _devices_far(reason: DevicesFar) -> str:
@@ -302,16 +328,16 @@ def _sockets_unknown(reason: SocketsUnknown) -> str:
 
 def _search_stopped(reason: SearchStopped) -> str:
     steps = count(reason.steps, "step")
-    return f"The search for host cells ended after {steps} without an answer, so that there may still be a choice"
+    return (
+        f"The search for host cells ended after {steps} without an answer, so that there may still be a choice: "
+        "it is shorter with a softer device policy or with devices of fewer kinds"
+    )
 
 
 def _group_violated(reason: GroupViolated) -> str:
-    group, names = plain(reason.group), [plain(member) for member in reason.members]
-    here = f"{some(names)} {agrees(names, 'is', 'are')} here" if names else "none of its members is here"
-    if reason.policy in ("affinity", "soft-affinity"):
-        return f"Server group {group} wants its members on one host (policy {reason.policy}); {here}"
     most = count(reason.limit, "member")
-    return f"Server group {group} allows {most} on one host (policy {reason.policy}); {here}"
+    here = f"{_owners(reason.members)} {agrees(reason.members, 'is', 'are')} here"
+    return f"Server group {plain(reason.group)} allows {most} on one host (policy {reason.policy}); {here}"
 
 
 def _place(cell: int | None) -> str:

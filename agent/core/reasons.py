@@ -6,11 +6,12 @@ guest_cell, cell: the guest's and the host's; cell None: the host as a whole. as
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Literal
 
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
-from agent.core.instance import GroupPolicy, PageWord, ThreadPolicy
-from agent.core.pci_request import PciNumaPolicy
+from agent.core.instance import PageWord
+from agent.core.pci_request import PciNumaPolicy, PciSpec
 from agent.core.usage.rows import CpuHolder
 from agent.core.values import ReadOnlyMap, Value
 
@@ -31,7 +32,7 @@ class ThreadsShort(Value, frozen=True, kw_only=True, tag="threads-short"):
 
     guest_cell: int
     cell: int
-    policy: ThreadPolicy
+    policy: Literal["require", "isolate"]
     asked: int
     placeable: int
     free: CpuSet
@@ -132,11 +133,19 @@ class TooFewCells(Value, frozen=True, kw_only=True, tag="too-few-cells"):
 
 
 class CellsContended(Value, frozen=True, kw_only=True, tag="cells-contended"):
-    """Each of these guest cells would fit somewhere, but together they have too few host cells to choose from, or too
-    little room in them where they may share one."""
+    """Each of these guest cells would fit somewhere, but together they have too few host cells to choose from."""
 
     guest_cells: CpuSet
     cells: CpuSet
+
+
+class NoRoomTogether(Value, frozen=True, kw_only=True, tag="no-room-together"):
+    """Several guest cells may go to one host cell here, and each of these would fit on one of `cells` alone; but all of
+    them, with the devices that must be near, do not fit beside each other. requests: those of such devices."""
+
+    guest_cells: CpuSet
+    cells: CpuSet
+    requests: tuple[str, ...] = ()
 
 
 class CpusUncertain(Value, frozen=True, kw_only=True, tag="cpus-uncertain"):
@@ -147,13 +156,15 @@ class CpusUncertain(Value, frozen=True, kw_only=True, tag="cpus-uncertain"):
 
 class DevicesShort(Value, frozen=True, kw_only=True, tag="devices-short"):
     """Too few free devices of the kind, wherever they are. offered: all that [pci] device_spec names of the kind.
-    holders: who has those that are not free (a relative of the function counts)."""
+    holders: who has those that are not free (a relative of the function counts). specs: what would do, where none is
+    offered."""
 
     request: str
     asked: int
     free: int
     offered: int
     holders: tuple[Owner, ...] = ()
+    specs: tuple[PciSpec, ...] = ()
 
 
 class DevicesFar(Value, frozen=True, kw_only=True, tag="devices-far"):
@@ -190,11 +201,11 @@ class SearchStopped(Value, frozen=True, kw_only=True, tag="search-stopped"):
 
 
 class GroupViolated(Value, frozen=True, kw_only=True, tag="group-violated"):
-    """The server group's policy forbids this host. members: uuids of those that are here."""
+    """The server group's policy forbids this host. members: those that are here."""
 
     group: str
-    policy: GroupPolicy
-    members: tuple[str, ...]
+    policy: Literal["anti-affinity"]
+    members: tuple[Owner, ...]
     limit: int = 1
 
 
@@ -213,6 +224,7 @@ Reason = (
     | CellWithheld
     | TooFewCells
     | CellsContended
+    | NoRoomTogether
     | CpusUncertain
     | DevicesShort
     | DevicesFar

@@ -18,6 +18,7 @@ from agent.core.reasons import (
     DevicesShort,
     EmulatorHomeless,
     GroupViolated,
+    NoRoomTogether,
     Reason,
     SearchStopped,
     SocketsUnknown,
@@ -52,7 +53,13 @@ def place(reason: Reason) -> Place:
         case DevicesContended():
             return Place(", ".join(map(plain, reason.requests)), is_request=True)
         case (
-            EmulatorHomeless() | TooFewCells() | CellsContended() | CpusUncertain() | SearchStopped() | GroupViolated()
+            EmulatorHomeless()
+            | TooFewCells()
+            | CellsContended()
+            | NoRoomTogether()
+            | CpusUncertain()
+            | SearchStopped()
+            | GroupViolated()
         ):
             return Place("guest")
         case _:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import msgspec
+
 from agent.core import reasons as why
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import CellOffer, Offer
+from agent.core.fit.rules import FitRules
 from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.pci_request import PciRequest
 from tests.fit import oracle, rules
 from tests.fit.rules import Room, members
+
+SHARING = FitRules(share_cells=True)
 
 OfCell = (
     why.CpusShort
@@ -53,7 +58,7 @@ def untrue(reason: why.Reason, request: InstanceRequest, room: Room) -> list[str
         ):
             return list(_of_amount(reason, request, room.offer))
         case _:
-            return list(_of_host(reason, request, room.offer))
+            return list(_of_host(reason, request, room))
 
 
 def _differ(**pairs: tuple[object, object]) -> Iterator[str]:
@@ -157,7 +162,8 @@ def _of_host_row(
             yield from _differ(limit=(reason.limit, offer.floating_limit), short=(True, reason.asked > reason.free))
 
 
-def _of_host(reason: why.Reason, request: InstanceRequest, offer: Offer) -> Iterator[str]:
+def _of_host(reason: why.Reason, request: InstanceRequest, room: Room) -> Iterator[str]:
+    offer = room.offer
     match reason:
         case why.TooFewCells():
             yield from _differ(asked=(reason.asked, len(request.cells)), short=(True, reason.asked > len(reason.cells)))
@@ -170,6 +176,14 @@ def _of_host(reason: why.Reason, request: InstanceRequest, offer: Offer) -> Iter
                 alone = {cell.facts.id for cell in offer.cells if _fits_alone(part, cell, request)}
                 yield from _differ(somewhere=(True, bool(alone)), within=(set(), alone - set(reason.cells)))
             yield from _differ(short=(True, len(reason.cells) < len(reason.guest_cells)))
+        case why.NoRoomTogether():
+            for part in request.cells:
+                alone = {cell.facts.id for cell in room.offer.cells if _fits_alone(part, cell, request)}
+                yield from _differ(somewhere=(True, bool(alone)), within=(set(), alone - set(reason.cells)))
+            yield from _differ(guest_cells=(reason.guest_cells, CpuSet(part.id for part in request.cells)))
+            yield from _differ(together=(False, oracle.possible(request, room, SHARING)))
+            bare = msgspec.structs.replace(request, devices=()) if not reason.requests else request
+            yield from _differ(without_devices=(False, oracle.possible(bare, room, SHARING)))
         case why.EmulatorHomeless():
             yield from _differ(home=(False, rules.has_emulator_home(request, offer)))
             yield from _differ(vcpus=(reason.vcpus, request.realtime))

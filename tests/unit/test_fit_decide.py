@@ -12,7 +12,15 @@ from agent.core.instance import CellRequest, CpuPolicy, InstanceRequest, PageWor
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.placement import Placement
-from agent.core.reasons import CellsContended, CpusShort, EmulatorHomeless, MemoryShort, SharedOverRatio, TooFewCells
+from agent.core.reasons import (
+    CellsContended,
+    CpusShort,
+    EmulatorHomeless,
+    MemoryShort,
+    NoRoomTogether,
+    SharedOverRatio,
+    TooFewCells,
+)
 from agent.core.topology import PagePool
 from tests.builders import Host, Node, host
 
@@ -80,7 +88,7 @@ def test_guest_cells_that_share_a_host_cell_do_not_over_commit_it_with_each_othe
     alone = fit(guest((1, 3072), policy="shared"), offered(one), FitRules(share_cells=True))
     together = fit(guest((1, 3072), (1, 3072), policy="shared"), offered(one), FitRules(share_cells=True))
     assert isinstance(alone, Placement)
-    assert isinstance(together, NoFit)
+    assert together == NoFit(reasons=(NoRoomTogether(guest_cells=CpuSet([0, 1]), cells=CpuSet([0])),))
 
 
 def test_a_guest_stays_on_cells_that_are_close_to_each_other() -> None:

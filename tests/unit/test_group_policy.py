@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.core.conflicts import Owner
 from agent.core.group_policy import group_reasons, unchecked
 from agent.core.guest import Sighting
 from agent.core.instance import Group, GroupPolicy
@@ -23,7 +24,8 @@ def group(policy: GroupPolicy | None, *members: str, most: int = 1) -> Group:
 
 def test_anti_affinity_refuses_a_second_member_and_names_the_first() -> None:
     found = tuple(group_reasons(group("anti-affinity", "me", "a", "b"), "me", here(a="on", x="on")))
-    assert found == (GroupViolated(group="g", policy="anti-affinity", members=("a",), limit=1),)
+    member = Owner(type="domain", uuid="a", name="a", maker="unknown")
+    assert found == (GroupViolated(group="g", policy="anti-affinity", members=(member,), limit=1),)
 
 
 def test_a_member_that_is_shut_off_here_counts() -> None:

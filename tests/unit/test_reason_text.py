@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typing
 from types import MappingProxyType
+from typing import Literal
 
 import pytest
 
 from agent.core import reasons
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
-from agent.core.instance import ThreadPolicy
-from agent.core.pci_request import PciNumaPolicy
+from agent.core.pci_request import PciNumaPolicy, PciSpec
 from agent.core.reason_text import sentence
 from agent.core.reasons import Reason
 from agent.core.usage import CpuHolder
@@ -37,7 +37,7 @@ def cpus_short(free: str, *holders: CpuHolder, dedicated: str = "4-7", asked: in
     )
 
 
-def threads_short(policy: ThreadPolicy, placeable: int, free: str = "4-7") -> Reason:
+def threads_short(policy: Literal["require", "isolate"], placeable: int, free: str = "4-7") -> Reason:
     return reasons.ThreadsShort(guest_cell=0, cell=1, policy=policy, asked=4, placeable=placeable, free=cpus(free))
 
 
@@ -168,7 +168,10 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     ),
     (
         reasons.CellWithheld(guest_cell=0, cell=1),
-        "A cpuset of this host withholds the memory of cell 1, so that guest cell 0 cannot go there",
+        (
+            "A cpuset of this host withholds the memory of cell 1, so that guest cell 0 cannot go there: put 1 into "
+            "cpuset.mems of machine.slice (agentctl check names the file)"
+        ),
     ),
     (
         reasons.TooFewCells(asked=3, cells=cpus("0-1")),
@@ -180,12 +183,32 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         "Guest cells 0-2 together have only cells 1,3 of the host to choose from, and each needs a cell of its own",
     ),
     (
-        reasons.CpusUncertain(guests=("db",)),
-        "Nobody knows which CPUs db is pinned to, so that no dedicated CPU can be promised",
+        reasons.NoRoomTogether(guest_cells=cpus("0-1"), cells=cpus("0")),
+        (
+            "Guest cells 0-1 would each fit alone, but not beside each other on cell 0 of the host, although several "
+            "may share one there"
+        ),
+    ),
+    (
+        reasons.NoRoomTogether(guest_cells=cpus("0-2"), cells=cpus("0-1"), requests=("alias:nic", "p1")),
+        (
+            "Guest cells 0-2 would each fit alone, but not beside each other with the devices of alias:nic and p1 near "
+            "on cells 0-1 of the host, although several may share one there"
+        ),
+    ),
+    (
+        reasons.CpusUncertain(guests=("the db",)),
+        (
+            "Nobody knows which CPUs the db is pinned to, so that no dedicated CPU can be promised: see agentctl show "
+            "'the db'"
+        ),
     ),
     (
         reasons.CpusUncertain(guests=("a", "b", "c", "d", "e", "f")),
-        "Nobody knows which CPUs a, b, c, d and 2 more are pinned to, so that no dedicated CPU can be promised",
+        (
+            "Nobody knows which CPUs a, b, c, d and 2 more are pinned to, so that no dedicated CPU can be promised: "
+            "see agentctl show a"
+        ),
     ),
     (
         reasons.DevicesShort(request="alias:nic", asked=2, free=1, offered=4, holders=(web("a"), web("b"))),
@@ -196,8 +219,30 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         "Request p1 asks for 1 device; none of 1 of that kind is free (held by a)",
     ),
     (
-        reasons.DevicesShort(request="p1", asked=1, free=0, offered=0),
-        "Request p1 asks for 1 device; [pci] device_spec offers none of that kind",
+        reasons.DevicesShort(
+            request="nic",
+            asked=1,
+            free=0,
+            offered=0,
+            specs=(PciSpec(vendor_id="8086", product_id="10fb"), PciSpec(vendor_id="15b3")),
+        ),
+        (
+            "Request nic asks for 1 device; [pci] device_spec offers none of that kind: where this host has any, add "
+            '{"vendor_id": "8086", "product_id": "10fb"} or {"vendor_id": "15b3"} to it'
+        ),
+    ),
+    (
+        reasons.DevicesShort(
+            request="p1",
+            asked=1,
+            free=0,
+            offered=0,
+            specs=(PciSpec(tags=MappingProxyType({"physical_network": "left", "remote_managed": "false"})),),
+        ),
+        (
+            "Request p1 asks for 1 device; [pci] device_spec offers none of that kind: where this host has any, add "
+            '{"address": "ADDRESS", "physical_network": "left"} to it'
+        ),
     ),
     (
         devices_far("required", "1", 0, {0: 1}, 2),
@@ -233,15 +278,14 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     ),
     (
         reasons.SearchStopped(steps=20000),
-        "The search for host cells ended after 20000 steps without an answer, so that there may still be a choice",
+        (
+            "The search for host cells ended after 20000 steps without an answer, so that there may still be a choice: "
+            "it is shorter with a softer device policy or with devices of fewer kinds"
+        ),
     ),
     (
-        reasons.GroupViolated(group="g", policy="anti-affinity", members=("u1", "u2"), limit=2),
-        "Server group g allows 2 members on one host (policy anti-affinity); u1, u2 are here",
-    ),
-    (
-        reasons.GroupViolated(group="g", policy="affinity", members=()),
-        "Server group g wants its members on one host (policy affinity); none of its members is here",
+        reasons.GroupViolated(group="g", policy="anti-affinity", members=(web("u1"), web("u2")), limit=2),
+        "Server group g allows 2 members on one host (policy anti-affinity); u1 and u2 are here",
     ),
 )
 

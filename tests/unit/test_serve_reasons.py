@@ -40,9 +40,9 @@ def test_a_holder_is_named_once_and_a_holder_of_a_part_for_the_whole() -> None:
     assert [owner.name for owner in reason.holders] == [f"has {vf(1, 0)}", f"has {vf(1, 2)}"]
 
 
-def test_nothing_of_the_kind_is_offered_where_no_entry_names_any() -> None:
+def test_nothing_of_the_kind_is_offered_where_no_entry_names_any_and_it_is_said_what_would_do() -> None:
     assert short(Room(devices=nic(1, 0, 1), spec=()), asks("a")) == (
-        DevicesShort(request="a", asked=1, free=0, offered=0),
+        DevicesShort(request="a", asked=1, free=0, offered=0, specs=asks("a").specs),
     )
 
 

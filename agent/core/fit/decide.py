@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.needs import Need
 from agent.core.fit.devices.serve import needs, serve, too_far, unserved
 from agent.core.fit.host import CellOffer, Offer
@@ -27,6 +27,7 @@ from agent.core.reasons import (
     DevicesContended,
     EmulatorHomeless,
     MemoryShort,
+    NoRoomTogether,
     Reason,
     SearchStopped,
     SharedCpusShort,
@@ -80,6 +81,8 @@ def _in_cells(
         if isinstance(shared, Shared):
             placement = placement_of(request, shared.cells, shared.devices, offer, shared.own)
             return _with_memory(request, placement, offer)
+        if shared is None and isinstance(found, Shortage):
+            return NoFit(reasons=(*table.reasons, *_why_not_together(request, table, wanted)))
         found = shared if isinstance(shared, Stopped) else found
     elif len(request.cells) > len(table.hosts):
         too_few = TooFewCells(asked=len(request.cells), cells=CpuSet(room.facts.id for room in table.hosts))
@@ -118,6 +121,16 @@ def _why(
         yield CellsContended(guest_cells=guest_cells, cells=_ids(table.hosts, found.columns))
     elif found is None:
         yield from _why_far(table, [need for need in wanted if need.is_hard], offer)
+
+
+def _why_not_together(request: InstanceRequest, table: Table, wanted: Sequence[Need]) -> Iterator[Reason]:
+    """Where one guest cell fits nowhere, the table says why."""
+    if not table.hosts:
+        yield TooFewCells(asked=len(request.cells), cells=CpuSet())
+    elif all(table.rows):
+        requests = tuple(need.request.id for need in wanted if need.is_hard)
+        guest_cells = CpuSet(cell.id for cell in request.cells)
+        yield NoRoomTogether(guest_cells=guest_cells, cells=_ids(table.hosts, union(table.rows)), requests=requests)
 
 
 def _why_far(table: Table, hard: Sequence[Need], offer: Offer) -> Iterator[Reason]:

@@ -72,7 +72,7 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
         yield _cpus_short(cell, room, asked + wants_emulator_cpu(request, cell))
         return
     can = placeable(facts, room.free_cpus, policy)
-    if can < asked and policy is not None:
+    if can < asked and policy is not None and policy != "prefer":
         yield ThreadsShort(guest_cell=cell.id, cell=facts.id, policy=policy, asked=asked, placeable=can, free=free)
     elif wants_emulator_cpu(request, cell) and not has_emulator_cpu(facts, room.free_cpus, policy, asked):
         yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free)

@@ -101,7 +101,7 @@ def _could_help(holds: Holds, reason: Reason) -> bool:
     if isinstance(reason, _ABOUT_CPUS):
         return bool(holds.cpus or holds.sibling_cpus)
     if isinstance(reason, GroupViolated):
-        return holds.uuid in reason.members
+        return any(holds.uuid == member.uuid for member in reason.members)
     if isinstance(reason, CpusUncertain):
         return holds.uncertain
     if isinstance(reason, MemoryShort):

@@ -85,6 +85,7 @@ def _short(need: Need, offer: Offer) -> DevicesShort:
         free=_most(need.pools, offer),
         offered=offered.bit_count(),
         holders=_holders(offered & ~offer.free_devices, offer),
+        specs=() if offered else need.request.specs,
     )
 
 
