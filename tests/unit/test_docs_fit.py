@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from agent.core.dry_run import FitAnswer
+from agent.core.flavor import FaultKind
+from agent.core.relax.values import Relaxation
 from agent.formats import request, snapshot_file, wire
 from agent.formats.request import LIMITS
 from agent.formats.request_spelling import FLAVOR_NAMES, PORT_NAMES
 from agent.formats.short_form import ShortCell, ShortSnapshot
 from agent.formats.short_spelling import COMMENT, PIN_SET, RATIOS, TOP_NAMES
+from tests.compat import fit_differences, flavor_cases
 
 TEXT = (Path(__file__).parents[2] / "docs/fit.md").read_text()
 
@@ -34,6 +37,19 @@ def test_the_examples_are_read_as_they_stand() -> None:
     assert [str(host.usage.host.dedicated.used) for host in hosts] == ["1-3,9,12", "1", "1-2,9"]
     assert [(spec.flavor.vcpus, spec.ports[0].physical_network) for spec in asked] == [(4, "physnet0")]
     assert answers == [True, False]
+
+
+def test_every_kind_of_fault_and_of_help_is_named() -> None:
+    kinds = [*get_args(FaultKind), *(kind.__struct_config__.tag for kind in get_args(Relaxation))]
+    assert [kind for kind in kinds if f"`{kind}`" not in TEXT] == []
+
+
+def test_every_difference_to_nova_that_the_comparison_accepts_has_a_row() -> None:
+    section = TEXT.partition("## Where nova answers otherwise")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
+    of_flavor, of_fit = rows[1 : rows.index("difference")], rows[rows.index("difference") + 1 :]
+    assert len(of_flavor) == len(flavor_cases.DIFFERENCES)
+    assert of_fit == [one.name for one in fit_differences.DIFFERENCES]
 
 
 def test_every_field_of_the_forms_is_described() -> None:
