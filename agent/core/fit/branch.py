@@ -12,6 +12,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.fit.matching import Matching
 
 SCALE = 1 << 20
+"""A demand met by one host cell alone, so that shares of different demands can be added as whole numbers."""
 
 
 class Demand(NamedTuple):
@@ -30,7 +31,7 @@ class Demand(NamedTuple):
         return have.bit_count() < self.wanted
 
     def share(self, n: int) -> int:
-        """How much of what is wanted host cell n brings, in millionths; more than all is no better than all."""
+        """How much of what is wanted host cell n brings, of SCALE; more than all is no better than all."""
         return min(self.near[n].bit_count(), self.wanted) * SCALE // self.wanted if self.wanted > 0 else 0
 
 
@@ -123,7 +124,7 @@ def _alike_masks(near: Sequence[int]) -> list[tuple[int, int]]:
     for mask in near:
         shared |= seen & mask
         seen |= mask
-    return [(mask & shared and mask, mask.bit_count()) for mask in near]
+    return [(mask if mask & shared else 0, mask.bit_count()) for mask in near]
 
 
 def _best_of_rest(near: Sequence[int], most: int) -> list[list[int]]:

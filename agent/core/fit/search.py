@@ -9,7 +9,6 @@ together) that any completion could reach. Its steps are limited by FitRules.mos
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,14 +16,12 @@ from agent.core.cpuset import CpuSet, union
 from agent.core.fit.branch import Branch, Demand
 from agent.core.fit.devices.needs import Need
 from agent.core.fit.devices.serve import serve
+from agent.core.fit.devices.together import MOST_TOGETHER, together
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Matching, Shortage, first_match, match
 from agent.core.fit.rules import FitRules
 from agent.core.fit.table import Table
 from agent.core.placement import GivenDevices
-
-MOST_TOGETHER = 4
-"""Kinds of devices whose unions are bounded too; beyond that each alone and all together."""
 
 
 class Choice(NamedTuple):
@@ -56,10 +53,10 @@ def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -
         return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
     search = _Search(table, needs, offer)
     for near_only in (True, False) if any(None in need.reach for need in needs) else (False,):
-        choice = search.quick(regions, near_only=near_only)
+        choice = search.greedy(regions, near_only=near_only)
         if choice is not None:
             return choice
-    return search.exact(rules.most_steps) if any(need.is_hard for need in needs) else None
+    return search.branch_and_bound(rules.most_steps) if any(need.is_hard for need in needs) else None
 
 
 def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
@@ -77,7 +74,7 @@ class _Search:
         self._columns = _transposed(table.rows, len(table.hosts))
         self.ids = [room.facts.id for room in table.hosts]
 
-    def quick(self, regions: Sequence[int], *, near_only: bool) -> Choice | None:
+    def greedy(self, regions: Sequence[int], *, near_only: bool) -> Choice | None:
         """In the first region where it will do, the matchable set with the most devices; exact when all devices are of
         one kind."""
         wanted = [need for need in self._needs if near_only or need.is_hard]
@@ -92,7 +89,7 @@ class _Search:
                 return found
         return None
 
-    def exact(self, most_steps: int) -> Choice | Stopped | None:
+    def branch_and_bound(self, most_steps: int) -> Choice | Stopped | None:
         """Every set that could do, best first."""
         hard = [need for need in self._needs if need.is_hard]
         demands = _demands(hard, self.ids, near_only=False)
@@ -133,17 +130,21 @@ def _numbers_tell_all(needs: Sequence[Need]) -> bool:
     A physical function and its virtual ones exclude each other, and of many kinds not every union is counted.
     """
     may_take_pfs = any(spec.device_type == "type-PF" for need in needs for spec in need.request.specs)
-    return not may_take_pfs and len({need.pools for need in needs}) <= MOST_TOGETHER
+    return not may_take_pfs and len(_kinds(needs)) <= MOST_TOGETHER
+
+
+def _kinds(needs: Sequence[Need]) -> list[list[Need]]:
+    """Needs for the same devices under the same policy."""
+    kinds: dict[object, list[Need]] = {}
+    for need in needs:
+        kinds.setdefault((need.pools, need.request.numa_policy), []).append(need)
+    return list(kinds.values())
 
 
 def _demands(needs: Sequence[Need], ids: Sequence[int], *, near_only: bool) -> tuple[Demand, ...]:
     """One for each kind of devices, and one for each union of kinds."""
-    kinds: dict[object, list[Need]] = {}
-    for need in needs:
-        kinds.setdefault((need.pools, need.request.numa_policy), []).append(need)
-    alone = [_demand(kind, ids, near_only=near_only) for kind in kinds.values()]
-    sizes = range(1, len(alone) + 1) if len(alone) <= MOST_TOGETHER else (1, len(alone))
-    return tuple(map(_together, itertools.chain.from_iterable(itertools.combinations(alone, size) for size in sizes)))
+    alone = [_demand(kind, ids, near_only=near_only) for kind in _kinds(needs)]
+    return tuple(map(_joint, together(alone)))
 
 
 def _demand(kind: Sequence[Need], ids: Sequence[int], *, near_only: bool) -> Demand:
@@ -155,7 +156,7 @@ def _demand(kind: Sequence[Need], ids: Sequence[int], *, near_only: bool) -> Dem
     )
 
 
-def _together(demands: Sequence[Demand]) -> Demand:
+def _joint(demands: Sequence[Demand]) -> Demand:
     if len(demands) == 1:
         return demands[0]
     return Demand(

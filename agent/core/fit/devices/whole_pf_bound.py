@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.core.fit.devices.flow_input import Distances, FlowInput
 from agent.core.fit.devices.pci_distance import RULED_OUT
-
-MOST_TOGETHER = 5
-"""Requests of which every set is looked at; of more only each alone and all together."""
+from agent.core.fit.devices.together import together
 
 
 class _Set(NamedTuple):
@@ -30,7 +27,7 @@ class WholePfBound:
         for_pfs = [n for n in requests if any(distances[n] != RULED_OUT for distances in of_pfs)]
         for_vfs = [n for n in requests if n not in for_pfs and counts[n]]
         self._must = sum(counts[n] for n in for_pfs) - _beside_whole_pfs(for_pfs, flow_input)
-        self._sets = [_set(some, counts, flow_input) for some in _subsets(for_vfs)] if self._must > 0 else []
+        self._sets = [_set(some, counts, flow_input) for some in together(for_vfs)] if self._must > 0 else []
 
     def can_hold(self, least: Sequence[int], most: Sequence[int]) -> bool:
         """False when nothing can come of giving at least and at most so many PFs of each group."""
@@ -44,11 +41,6 @@ class WholePfBound:
             if len(open_) < more or fixed + sum(sorted(open_)[:more]) > spare:
                 return False
         return True
-
-
-def _subsets(requests: Sequence[int]) -> list[tuple[int, ...]]:
-    sizes = range(1, len(requests) + 1) if len(requests) <= MOST_TOGETHER else (1, len(requests))
-    return list(itertools.chain.from_iterable(itertools.combinations(requests, size) for size in sizes))
 
 
 def _is_for(requests: Sequence[int], distances: Distances) -> bool:
