@@ -117,7 +117,7 @@ def more(*cells: CellShortfall) -> MoreFree:
     return MoreFree(cells=cells)
 
 
-PREFERRED = OtherDevicePolicy(requests=("alias:nic",), policy="preferred")
+PREFERRED = OtherDevicePolicy(requests=("alias:nic",), policy="preferred", sources=("default",))
 WITHOUT_NIC = FewerDevices(request="alias:nic", count=0)
 
 
@@ -246,7 +246,9 @@ def test_policies_are_told_together_where_no_single_one_helps() -> None:
     nodes = {0: Node("0-3", 4096), 1: Node("4-7", 4096)}
     where = host(nodes, dedicated="4-7", shared="", pci=cards, pci_filter=("*",), reserve_mem=0)
     request = msgspec.structs.replace(pinned(2), devices=both)
-    assert found(request, where) == (OtherDevicePolicy(requests=("a", "b"), policy="preferred"),)
+    assert found(request, where) == (
+        OtherDevicePolicy(requests=("a", "b"), policy="preferred", sources=("default", "default")),
+    )
 
 
 def test_devices_that_are_too_few_are_asked_for_less_or_had_from_who_has_them() -> None:

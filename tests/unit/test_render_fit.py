@@ -130,7 +130,7 @@ def test_what_would_help_stands_below_the_reasons_in_its_order() -> None:
     helps = Relaxations(
         found=(
             MoreFree(cells=(CellShortfall(cell=0, cpus=CpuSet([4, 5])),)),
-            OtherDevicePolicy(requests=("alias:nic",), policy="preferred"),
+            OtherDevicePolicy(requests=("alias:nic",), policy="preferred", sources=("flavor",)),
             GuestsLeave(guests=(Leaving(uuid="u", name="web", cells=CpuSet([0])),)),
         ),
         untried=3,
@@ -144,6 +144,7 @@ cell 0
 It would fit
   - with 2 more dedicated CPUs (4-5) free on cell 0
   - with device policy preferred for alias:nic
+    (hw:pci_numa_affinity_policy=preferred)
   - if guest web (on cell 0) left
 Whether it would help if one of 3 more guests left was not tried: there are too
 many.

@@ -114,16 +114,19 @@ def _settings(question: Question) -> Iterator[Iterable[Relaxation]]:
 def _device_policies(question: Question) -> Iterator[Relaxation]:
     """Of each request by itself, else of all of them together."""
     strict = [one for one in question.request.devices if question.request.cells and _SOFTER[one.numa_policy]]
-    alone = (
-        [OtherDevicePolicy(requests=(one.id,), policy=policy) for policy in _SOFTER[one.numa_policy]]
-        for one in _distinct(strict)
-    )
+    alone = ([_other_policy([one], policy) for policy in _SOFTER[one.numa_policy]] for one in _distinct(strict))
     found = [change for steps in alone for change in _first(question, steps)]
     if not found and len(strict) > 1:
-        names = tuple(one.id for one in strict)
-        together = [OtherDevicePolicy(requests=names, policy=policy) for policy in _SOFTER["socket"]]
-        found += _first(question, together)
+        found += _first(question, [_other_policy(strict, policy) for policy in _SOFTER["socket"]])
     yield from found
+
+
+def _other_policy(requests: Sequence[PciRequest], policy: PciNumaPolicy) -> OtherDevicePolicy:
+    return OtherDevicePolicy(
+        requests=tuple(one.id for one in requests),
+        policy=policy,
+        sources=tuple(one.policy_source for one in requests),
+    )
 
 
 def _distinct(requests: Iterable[PciRequest]) -> list[PciRequest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from agent.core.pci_request import PciNumaPolicy, PolicySource
 from agent.core.reason_text import listed, mib_asked, page_size
 from agent.core.relax.values import (
     CellShortfall,
@@ -24,20 +25,17 @@ from agent.core.relax.values import (
 )
 from agent.core.words import count, plain, plural, some
 
+_ALIAS_PREFIX = "alias:"
+
 _EMULATOR = {
-    "isolate": "with a CPU for the emulator threads alone (isolate)",
-    "share": "with the emulator threads on the shared CPUs (share)",
-    None: "with the emulator threads beside the vCPUs (no policy for them)",
+    "isolate": "with a CPU for the emulator threads alone (hw:emulator_threads_policy=isolate)",
+    "share": "with the emulator threads on the shared CPUs (hw:emulator_threads_policy=share)",
+    None: "with the emulator threads beside the vCPUs (without hw:emulator_threads_policy)",
 }
 
 
-def sentence(relaxation: Relaxation) -> str:
-    """ "It would fit with device policy preferred for alias:nic"; without a full stop."""
-    return f"It would fit {phrase(relaxation)}"
-
-
 def phrase(relaxation: Relaxation) -> str:
-    """The change alone: "with device policy preferred for alias:nic". Names are made safe to show."""
+    """The change alone, and what to set: "with page size any (hw:mem_page_size=any)". Names are made safe to show."""
     return plain(_phrase(relaxation))
 
 
@@ -46,15 +44,15 @@ def _phrase(relaxation: Relaxation) -> str:
         case MoreFree():
             return _more_free(relaxation)
         case OtherDevicePolicy():
-            names = listed([plain(name) for name in relaxation.requests])
-            return f"with device policy {relaxation.policy} for {names}"
+            return _device_policy(relaxation)
         case OtherThreadPolicy():
-            return f"with thread policy {relaxation.policy}"
+            return f"with thread policy {relaxation.policy} (hw:cpu_thread_policy={relaxation.policy})"
         case OtherEmulatorPolicy():
             return _EMULATOR[relaxation.policy]
         case OtherPageSize():
             size = relaxation.page_size
-            return f"with {page_size(size)} pages" if isinstance(size, int) else f"with page size {size}"
+            pages = f"{page_size(size)} pages" if isinstance(size, int) else f"page size {size}"
+            return f"with {pages} (hw:mem_page_size={size})"
         case OtherCells():
             return f"in {count(relaxation.count, 'cell')} (hw:numa_nodes={relaxation.count})"
         case ShareCells():
@@ -70,6 +68,23 @@ def _phrase(relaxation: Relaxation) -> str:
             return f"if {listed([_leaving(guest) for guest in relaxation.guests])} left"
         case _:
             assert_never(relaxation)
+
+
+def _device_policy(relaxation: OtherDevicePolicy) -> str:
+    names = listed([plain(name) for name in relaxation.requests])
+    sources = zip(relaxation.requests, relaxation.sources, strict=True)
+    settings = dict.fromkeys(_device_setting(plain(name), source, relaxation.policy) for name, source in sources)
+    return f"with device policy {relaxation.policy} for {names} ({listed(list(settings))})"
+
+
+def _device_setting(request: str, source: PolicySource, policy: PciNumaPolicy) -> str:
+    """Where the policy of a request has to be changed; a port and an alias that say nothing could say it themselves."""
+    if source == "flavor":
+        return f"hw:pci_numa_affinity_policy={policy}"
+    if source == "image":
+        return f"hw_pci_numa_affinity_policy={policy} of the image"
+    alias = request.removeprefix(_ALIAS_PREFIX)
+    return f"numa_policy of [pci] alias {alias}" if alias != request else f"numa_affinity_policy of port {request}"
 
 
 def _more_free(relaxation: MoreFree) -> str:

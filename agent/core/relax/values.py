@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from agent.core.cpuset import CpuSet
 from agent.core.instance import EmulatorPolicy, PageWord, ThreadPolicy
-from agent.core.pci_request import PciNumaPolicy
+from agent.core.pci_request import PciNumaPolicy, PolicySource
 from agent.core.values import Value
 
 
@@ -33,10 +33,11 @@ class MoreFree(Value, frozen=True, kw_only=True, tag="more-free"):
 
 
 class OtherDevicePolicy(Value, frozen=True, kw_only=True, tag="other-device-policy"):
-    """It would fit if these requests had that policy."""
+    """It would fit if these requests had that policy. sources: where each has the one that it has now."""
 
     requests: tuple[str, ...]
     policy: PciNumaPolicy
+    sources: tuple[PolicySource, ...]
 
 
 class OtherThreadPolicy(Value, frozen=True, kw_only=True, tag="other-thread-policy"):
