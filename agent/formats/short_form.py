@@ -56,8 +56,9 @@ class ShortCell(Value, frozen=True, kw_only=True):
 
 
 class ShortDevice(Value, frozen=True, kw_only=True):
-    """One PCI function. tags: it is offered with these, as an entry of device_spec would say; without any device_spec
-    every device is offered. ifname: of its network interface. used: a guest has it."""
+    """One PCI function. tags: over those that device_spec gives it, and where none are given it is offered only if an
+    entry names it; without any device_spec every device is offered. ifname: of its network interface. serial: of its
+    card; taken for granted where it is managed from afar. used: a guest has it."""
 
     address: PciAddress
     vendor_id: str
@@ -69,6 +70,7 @@ class ShortDevice(Value, frozen=True, kw_only=True):
     parent_ifname: str | None = None
     ifname: str | None = None
     tags: ReadOnlyMap[str, str | None] | None = None
+    serial: str | None = None
     used: bool = False
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import HostConfig
-from agent.core.pci import NetInterface, PciDevice
+from agent.core.pci import NetInterface, PciAddress, PciDevice
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.core.topology import Cache, Cpu, HostCell, HostTopology, PagePool
 from agent.formats.short_form import ShortCell, ShortDevice, ShortSnapshot
@@ -27,9 +28,10 @@ class CheckedCell(NamedTuple):
 
 
 class CheckedHost(NamedTuple):
-    """What the short form says, read. used_mb: of guests that are bound to no cell."""
+    """What the short form says, read. devices: by address. used_mb: of guests that are bound to no cell."""
 
     cells: tuple[CheckedCell, ...]
+    devices: tuple[PciDevice, ...]
     pinned: CpuSet
     used_mb: int
     config: HostConfig
@@ -43,7 +45,7 @@ def topology_of(short: ShortSnapshot, host: CheckedHost) -> HostTopology:
         caches=tuple(
             Cache(level=3, type="unified", size_kib=0, cpus=cpus) for cell in host.cells for cpus in cell.caches
         ),
-        pci=tuple(_device(one, short) for one in sorted(short.pci, key=lambda one: one.address)),
+        pci=host.devices,
         memory_kib=sum(cell.short.memory_mb for cell in host.cells) * KIB,
         page_size_kib=short.page_size_kib,
     )
@@ -70,9 +72,14 @@ def _cell_cpus(cell: CheckedCell) -> Iterable[Cpu]:
             yield Cpu(id=cpu, online=True, cell=cell.short.id, socket=socket, core=core.lowest, siblings=core)
 
 
-def _device(device: ShortDevice, short: ShortSnapshot) -> PciDevice:
-    is_physical = device.type == "type-PF"
-    functions = sum(one.parent == device.address for one in short.pci) if is_physical else None
+def pci_devices(short: ShortSnapshot) -> tuple[PciDevice, ...]:
+    """Its PCI functions, by address."""
+    functions = Counter(one.parent for one in short.pci)
+    return tuple(_device(one, functions) for one in sorted(short.pci, key=lambda one: one.address))
+
+
+def _device(device: ShortDevice, functions: Mapping[PciAddress | None, int]) -> PciDevice:
+    count = functions.get(device.address, 0) if device.type == "type-PF" else None
     return PciDevice(
         address=device.address,
         vendor_id=device.vendor_id,
@@ -82,9 +89,10 @@ def _device(device: ShortDevice, short: ShortSnapshot) -> PciDevice:
         type=device.type,
         parent=device.parent,
         parent_ifname=device.parent_ifname,
-        sriov_totalvfs=functions,
-        sriov_numvfs=functions,
+        sriov_totalvfs=count,
+        sriov_numvfs=count,
         netdevs=() if device.ifname is None else (NetInterface(name=device.ifname),),
+        serial=device.serial,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from agent.core.cpuset import HIGHEST_ID, CpuSet
 from agent.core.host_config import DeviceSpec, HostConfig
 from agent.core.instance import Instance
-from agent.core.pci import PciAddress
+from agent.core.pci import PciAddress, PciDevice
 from agent.core.pci_request import Alias
 from agent.core.placement import Placement
 from agent.core.snapshot import Identity, Snapshot, configured, first
@@ -21,7 +21,8 @@ from agent.core.words import brief
 from agent.errors import FaultyInput
 from agent.formats import device_spec, pci_alias, short_spelling
 from agent.formats.short_form import CpuList, ShortCell, ShortSnapshot
-from agent.formats.short_host import CheckedCell, CheckedHost, bound, floating, topology_of
+from agent.formats.short_host import KIB, CheckedCell, CheckedHost, bound, floating, pci_devices, topology_of
+from agent.formats.short_offering import Offering, OwnTags, own_tags, with_serial
 from agent.formats.validate import entry_path, validated
 
 MOST_CELLS = 1024
@@ -60,7 +61,11 @@ class _Reader:
         known = self._disjoint(((cell.short.id, cell.cpus) for cell in cells), "cells")
         self._check_numbers()
         self._check_devices()
-        host = CheckedHost(cells, self._pinned(known), anywhere, self._config(known))
+        self._check_places()
+        devices, specs = self._offered()
+        dedicated, shared, pinned = (self._cpu_set(name, cells, known) for name in ("dedicated", "shared", "pinned"))
+        config = self._config(dedicated, shared, specs)
+        host = CheckedHost(cells, devices, pinned or CpuSet(), anywhere, config)
         if self.faults:
             raise FaultyInput(*self.faults)
         return host
@@ -74,6 +79,9 @@ class _Reader:
         for size_kib, used in cell.used_by_size().items():
             if not 0 <= used <= cell.by_size().get(size_kib, 0):
                 self.faults.append(f"{entry_path(f'{path}.used_pages', str(size_kib))}: more than there are")
+        in_pools_kib = sum(size_kib * count for size_kib, count in cell.by_size().items())
+        if in_pools_kib > max(cell.memory_mb, 0) * KIB:
+            self.faults.append(f"{path}.pages: {in_pools_kib // KIB} MiB, more than memory_mb has ({cell.memory_mb})")
         return CheckedCell(cell, cpus, tuple(every), caches, cell.used_memory_mb + used_mb)
 
     def _groups(self, lists: Iterable[CpuList], path: str, within: CpuSet) -> tuple[CpuSet, ...]:
@@ -100,18 +108,18 @@ class _Reader:
             self.faults.append(f"{path}: {error}")
             return CpuSet()
 
-    def _pinned(self, known: CpuSet) -> CpuSet:
-        return self._of_host("pinned", known) or CpuSet()
-
-    def _of_host(self, name: str, known: CpuSet) -> CpuSet | None:
-        """A CPU set that stands at the host, at its cells, or both; None: nowhere."""
-        given = [(name, getattr(self._short, name))]
-        given += [(f"cells[{n}].{name}", getattr(cell, name)) for n, cell in enumerate(self._short.cells)]
-        found = [self._cpus(text, path) for path, text in given if text is not None]
-        cpus = CpuSet(cpu for some in found for cpu in some)
-        if not cpus <= known:
-            self.faults.append(f"{name}: CPUs {cpus - known} are in no cell")
-        return cpus if found else None
+    def _cpu_set(self, name: str, cells: Iterable[CheckedCell], known: CpuSet) -> CpuSet | None:
+        """One that stands at the host, at its cells, or both; None: nowhere."""
+        given = [(name, getattr(self._short, name), known, "in no cell")]
+        for n, cell in enumerate(cells):
+            given.append((f"cells[{n}].{name}", getattr(cell.short, name), cell.cpus, "not among the CPUs of the cell"))
+        found = CpuSet()
+        for path, text, within, lost in given:
+            cpus = CpuSet() if text is None else self._cpus(text, path)
+            found |= cpus
+            if not cpus <= within:
+                self.faults.append(f"{path}: CPUs {cpus - within} are {lost}")
+        return None if all(text is None for _, text, _, _ in given) else found
 
     def _used_memory(self) -> tuple[Mapping[int, int], int]:
         used, cells = self._short.used_memory_mb, {cell.id for cell in self._short.cells}
@@ -160,58 +168,60 @@ class _Reader:
                 if not _FOUR_DIGITS.fullmatch(text):
                     self.faults.append(f'pci[{n}].{name}: "{text}" is not of four hexadecimal digits in lower case')
 
-    def _config(self, known: CpuSet) -> HostConfig:
+    def _check_places(self) -> None:
+        """Whatever is in a cell."""
+        ids = {cell.id for cell in self._short.cells}
+        places = [(f"pci[{n}].cell", device.cell) for n, device in enumerate(self._short.pci)]
+        places += [(f"reserved_pages[{n}].cell", row.cell) for n, row in enumerate(self._short.reserved_pages)]
+        for path, cell in places:
+            if cell is not None and cell not in ids:
+                self.faults.append(f"{path}: there is no cell {cell}")
+
+    def _config(self, dedicated: CpuSet | None, shared: CpuSet | None, specs: tuple[DeviceSpec, ...]) -> HostConfig:
         short = self._short
+        if dedicated is not None and shared is not None and dedicated != shared and (both := dedicated & shared):
+            self.faults.append(f"dedicated: CPUs {both} are in shared, too; only sets that are the same may overlap")
         return HostConfig(
-            dedicated=self._of_host("dedicated", known),
-            shared=self._of_host("shared", known),
+            dedicated=dedicated,
+            shared=shared,
             reserved_memory_mb=short.reserved_memory_mb,
             reserved_pages=short.reserved_pages,
             cpu_allocation_ratio=short.cpu_allocation_ratio,
             ram_allocation_ratio=short.ram_allocation_ratio,
-            device_spec=(*self._own_specs(), *self._specs(short.device_spec, "device_spec")),
+            device_spec=specs,
             alias=self._aliases(),
             pack_cells=short.pack_cells,
             share_cells=short.share_cells,
         )
 
-    def _own_specs(self) -> Iterable[DeviceSpec]:
-        """For devices that say themselves what they are good for. Addresses of physical functions come last: they stand
-        for their virtual ones too."""
-        products: dict[tuple[str, str], list[int]] = {}
+    def _offered(self) -> tuple[tuple[PciDevice, ...], tuple[DeviceSpec, ...]]:
+        """All devices, and the entries of device_spec that say which are offered, and as what."""
+        short = self._short
+        specs = None if short.device_spec is None else self._specs(short.device_spec)
+        own = self._own_tags()
+        devices = tuple(with_serial(one, own.get(one.address), specs or ()) for one in pci_devices(short))
+        offering = Offering(devices, own, specs)
+        for n, device in enumerate(short.pci):
+            if flaw := offering.flaw_of(device.address):
+                self.faults.append(f"pci[{n}].tags: {flaw}")
+        return devices, offering.entries()
+
+    def _own_tags(self) -> dict[PciAddress, OwnTags]:
+        """Of the devices that have any."""
+        found: dict[PciAddress, OwnTags] = {}
         for n, device in enumerate(self._short.pci):
-            products.setdefault((device.vendor_id, device.product_id), []).append(n)
-        entries = [entry for numbers in products.values() for entry in self._entries(numbers)]
-        for n, entry in sorted(
-            entries, key=lambda row: "address" in row[1] and self._short.pci[row[0]].type != "type-VF"
-        ):
-            yield from self._specs(entry, f"pci[{n}].tags")
+            try:
+                if device.tags:
+                    found[device.address] = own_tags(device.tags)
+            except (ValueError, msgspec.MsgspecError) as error:
+                self.faults.append(f"pci[{n}].tags: {brief(str(error))}")
+        return found
 
-    def _entries(self, numbers: Sequence[int]) -> Iterable[tuple[int, dict[str, str | None]]]:
-        """Entries of device_spec for devices of one product: one where all say the same, since thousands of entries
-        take minutes to compare; else one for each."""
-        first, *others = (self._tags(n) for n in numbers)
-        if all(tags == first for tags in others):
-            if first is not None:
-                device = self._short.pci[numbers[0]]
-                yield numbers[0], {"vendor_id": device.vendor_id, "product_id": device.product_id, **first}
-            return
-        for n in numbers:
-            if (tags := self._tags(n)) is not None:
-                yield n, {"address": str(self._short.pci[n].address), **tags}
-
-    def _tags(self, number: int) -> Mapping[str, str | None] | None:
-        """None: the device says nothing, and others say what is offered."""
-        tags = self._short.pci[number].tags
-        return {} if tags is None and self._short.device_spec is None else tags
-
-    def _specs(self, data: Any, path: str) -> tuple[DeviceSpec, ...]:
-        if data is None:
-            return ()
+    def _specs(self, data: Any) -> tuple[DeviceSpec, ...]:
         try:
             specs, _ = device_spec.device_specs(_text(data))
         except (ValueError, msgspec.MsgspecError) as error:
-            self.faults.append(f"{path}: {brief(str(error))}")
+            self.faults.append(f"device_spec: {brief(str(error))}")
             return ()
         return specs
 

@@ -17,6 +17,7 @@ from agent.formats import snapshot_file, wire
 from tests.builders import guest, h8, listing, processes
 
 CELL: dict[str, Any] = {"id": 0, "cpus": "0-3", "memory_mb": 4096}
+DEVICE = {"address": "0000:3b:00.0", "vendor_id": "8086", "product_id": "154c"}
 PF, VF = "0000:3b:00.0", "0000:3b:02.0"
 
 
@@ -187,7 +188,7 @@ def test_without_a_filter_every_device_is_offered_and_a_used_one_is_not_free() -
 
 
 def test_a_filter_offers_what_it_names_and_what_has_tags_of_its_own() -> None:
-    pci = [device(PF), device("af:00.0"), device("b0:00.0", tags={})]
+    pci = [device(PF), device("af:00.0", tags={}), device("b0:00.0", tags={"physical_network": "a"})]
     host = short(pci=pci, device_spec=[{"address": PF}])
     assert [str(row.address) for row in host.usage.pci if row.offered] == [PF, "0000:b0:00.0"]
     assert short(pci=pci, device_spec=json.dumps({"address": PF})).config == host.config
@@ -232,6 +233,23 @@ def test_contradictions_are_told_all_at_once() -> None:
         ({"cpu_allocation_ratio": "4"}, 'cpu_allocation_ratio: a number is expected, not "4"'),
         ({"used_memory_mb": 10**30}, "used_memory_mb: not between 0 and 1099511627776"),
         ({"dedicated": "0-9"}, "dedicated: CPUs 4-9 are in no cell"),
+        ({"cells": [CELL, {"id": 1, "pinned": "3"}]}, "cells[1].pinned: CPUs 3 are not among the CPUs of the cell"),
+        ({"cells": [{**CELL, "pages": {"2048": 2049}}]}, "cells[0].pages: 4098 MiB, more than memory_mb has (4096)"),
+        ({"cells": [{**CELL, "pages": {"2048": 1024, "1048576": 3}}]}, "cells[0].pages: 5120 MiB, more than memory_mb"),
+        ({"pci": [{**DEVICE, "cell": 7}]}, "pci[0].cell: there is no cell 7"),
+        ({"pci": [{**DEVICE, "tags": {"address": "x"}}]}, "pci[0].tags: address says which device is meant, and is no"),
+        (
+            {"pci": [{**DEVICE, "tags": {"remote_managed": "x"}}]},
+            "pci[0].tags: remote_managed 'x' is neither yes nor no",
+        ),
+        (
+            {"pci": [{**DEVICE, "type": "type-VF", "tags": {"one_time_use": "yes"}}]},
+            "pci[0].tags: device_spec says one_time_use, which is for type-PCI and type-PF; this is type-VF",
+        ),
+        (
+            {"reserved_pages": [{"cell": 7, "size_kib": 2048, "count": 1}]},
+            "reserved_pages[0].cell: there is no cell 7",
+        ),
     ],
 )
 def test_a_fault_is_told_by_its_path(parts: dict[str, Any], fault: str) -> None:
@@ -244,21 +262,34 @@ def test_null_tags_of_a_device_survive() -> None:
     assert [spec.tags for spec in host.config.device_spec] == [MappingProxyType(tags)]
 
 
-def test_tags_count_for_the_device_that_has_them_alone() -> None:
-    """The address of a physical function would stand for its virtual ones too."""
+def test_tags_are_laid_over_those_of_the_entry_and_count_for_the_device_that_has_them_alone() -> None:
     pf = device(PF, product_id="1572", type="type-PF", tags={"physical_network": "a"})
-    other = device("af:00.0", product_id="1572", tags={"physical_network": "b"})
-    vfs = [device(f"3b:02.{n}", type="type-VF", parent=PF, tags={"physical_network": f"v{n}"}) for n in range(2)]
-    host = short(pci=[pf, other, *vfs])
-    offered = {
-        str(one.address): next(spec.tags["physical_network"] for spec in host.config.device_spec if spec.matches(one))
-        for one in host.topology.pci
+    vfs = [device(f"3b:02.{n}", type="type-VF", parent=PF) for n in range(2)]
+    vfs.append(device("3b:02.2", type="type-VF", parent=PF, tags={"trusted": True}))
+    host = short(pci=[pf, *vfs], device_spec={"product_id": "154c", "physical_network": "z"})
+    index = host.config.offering()
+    found = {str(one.address): index.spec_of(one) for one in host.topology.pci}
+    assert {address: dict(spec.tags) for address, spec in found.items() if spec is not None} == {
+        PF: {"physical_network": "a"},
+        "0000:3b:02.0": {"physical_network": "z"},
+        "0000:3b:02.1": {"physical_network": "z"},
+        "0000:3b:02.2": {"physical_network": "z", "trusted": "true"},
     }
-    assert offered == {PF: "a", "0000:3b:02.0": "v0", "0000:3b:02.1": "v1", "0000:af:00.0": "b"}
 
 
-def test_devices_that_are_all_alike_are_one_entry() -> None:
-    host = short(pci=[device(f"3b:02.{n}", tags={"physical_network": "a"}) for n in range(8)])
-    assert host.config.device_spec == (
-        DeviceSpec(vendor_id="8086", product_id="154c", tags=MappingProxyType({"physical_network": "a"})),
+def test_a_remote_managed_device_is_offered_without_a_serial_number_and_keeps_one_that_is_told() -> None:
+    pci = [
+        device(VF, type="type-VF", tags={"remote_managed": True}),
+        device("3b:02.1", type="type-VF", serial="MT1", tags={"remote_managed": "yes"}),
+        device("3b:02.2", type="type-VF", product_id="101e"),
+    ]
+    host = short(pci=pci, device_spec={"product_id": "101e", "remote_managed": "true"})
+    assert [row.offered for row in host.usage.pci] == [True] * 3
+    assert [one.serial for one in host.topology.pci] == ["assumed", "MT1", "assumed"]
+
+
+def test_the_same_set_may_be_for_pinned_and_for_floating_guests_and_else_none_may_overlap() -> None:
+    assert not short(dedicated="0-3", shared="0-3").config.has_split
+    assert faults_of_short(dedicated="0-2", shared="2-3") == (
+        "dedicated: CPUs 2 are in shared, too; only sets that are the same may overlap",
     )
