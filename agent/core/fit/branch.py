@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet
-from agent.core.fit.matching import Matching
+from agent.core.fit.matching import Matching, Shortage, match, transposed
 
 SCALE = 1 << 20
 """A demand met by one host cell alone, so that shares of different demands can be added as whole numbers."""
@@ -57,7 +57,8 @@ class Branch:
         self._columns = [columns[n] for n in self._order]
         self._wanted = guest_cells
         self._all_guests = (1 << guest_cells) - 1
-        self._is_uniform = all(column == self._all_guests for column in self._columns)
+        self._rows = transposed(self._columns, guest_cells)
+        self._everything = (1 << len(self._order)) - 1
         self._demands = demands
         self._missing = [demand.wanted for demand in demands]
         self._near = [[demand.near[n] for n in self._order] for demand in demands]
@@ -69,13 +70,17 @@ class Branch:
 
     def sets(self) -> Iterator[int]:
         """Every matchable set with enough of each kind, as a mask of host cells; those with the most first."""
-        yield from self._sets(0, 0, [demand.elsewhere for demand in self._demands], Matching(self._columns))
+        full = match(self._rows, self._everything)
+        if not isinstance(full, Shortage):
+            yield from self._sets(0, 0, [demand.elsewhere for demand in self._demands], Matching(self._columns), full)
 
-    def _sets(self, at: int, chosen: int, have: list[int], matching: Matching) -> Iterator[int]:
+    def _sets(self, at: int, taken: int, have: list[int], matching: Matching, full: Matching) -> Iterator[int]:
+        """taken: places in the order, which `matching` gives guest cells to. full: that every guest cell has one of
+        these or of those from `at` on, so that what is taken can be made complete."""
         left = self._wanted - len(matching.column_of)
         if left == 0:
             if self._can_reach(at, have, 0):
-                yield chosen
+                yield sum(1 << self._order[n] for n in CpuSet.from_mask(taken))
             return
         while at + left <= len(self._order) and self._can_reach(at, have, left):
             self.steps += 1
@@ -85,12 +90,14 @@ class Branch:
             grown = matching.copy()
             if grown.add_row(at, self._all_guests) is None:
                 more = [mask | near[at] for mask, near in zip(have, self._near, strict=True)]
-                yield from self._sets(at + 1, chosen | 1 << self._order[at], more, grown)
+                yield from self._sets(at + 1, taken | 1 << at, more, grown, full)
                 if self.stopped:
                     return
-            at = self._next_kind(at)
-            if not self._is_uniform and not self._completes(at, matching):
+            after = self._next_kind(at)
+            less = self._without(full, at, after, taken)
+            if less is None:
                 return
+            at, full = after, less
 
     def _can_reach(self, at: int, have: list[int], left: int) -> bool:
         for mask, best, rest, missing in zip(have, self._best, self._rest, self._missing, strict=True):
@@ -108,13 +115,16 @@ class Branch:
             at += 1
         return at
 
-    def _completes(self, at: int, matching: Matching) -> bool:
-        grown = matching.copy()
-        return any(
-            len(grown.column_of) == self._wanted
-            for n in range(at, len(self._order))
-            if grown.add_row(n, self._all_guests) is None
-        )
+    def _without(self, full: Matching, first: int, end: int, taken: int) -> Matching | None:
+        """Full also without the places from `first` up to `end`; None when it cannot be."""
+        rows = [full.row_of[n] for n in range(first, end) if n in full.row_of]
+        if not rows:
+            return full
+        less = full.copy()
+        for row in rows:
+            less.forget(row)
+        left = taken | self._everything >> end << end
+        return less if all(less.add_row(row, left) is None for row in rows) else None
 
 
 def _alike_masks(near: Sequence[int]) -> list[tuple[int, int]]:

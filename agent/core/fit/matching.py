@@ -111,3 +111,8 @@ def _moved(found: Matching, row: int, column: int, left: int) -> bool:
     found.column_of[row], found.row_of[before] = before, row
     found.column_of[owner], found.row_of[column] = column, owner
     return False
+
+
+def transposed(rows: Sequence[int], width: int) -> list[int]:
+    """By column, bit n for row n that has it."""
+    return [sum(1 << row for row, mask in enumerate(rows) if mask >> n & 1) for n in range(width)]

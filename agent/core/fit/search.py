@@ -18,7 +18,7 @@ from agent.core.fit.devices.needs import Need
 from agent.core.fit.devices.serve import serve
 from agent.core.fit.devices.together import MOST_TOGETHER, together
 from agent.core.fit.host import CellOffer, Offer
-from agent.core.fit.matching import Matching, Shortage, first_match, match
+from agent.core.fit.matching import Matching, Shortage, first_match, match, transposed
 from agent.core.fit.rules import FitRules
 from agent.core.fit.table import Table
 from agent.core.placement import GivenDevices
@@ -71,7 +71,7 @@ def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
 class _Search:
     def __init__(self, table: Table, needs: Sequence[Need], offer: Offer) -> None:
         self._table, self._needs, self._offer = table, needs, offer
-        self._columns = _transposed(table.rows, len(table.hosts))
+        self._columns = transposed(table.rows, len(table.hosts))
         self.ids = [room.facts.id for room in table.hosts]
 
     def greedy(self, regions: Sequence[int], *, near_only: bool) -> Choice | None:
@@ -164,10 +164,6 @@ def _joint(demands: Sequence[Demand]) -> Demand:
         near=tuple(map(union, zip(*(one.near for one in demands), strict=True))),
         elsewhere=union(one.elsewhere for one in demands),
     )
-
-
-def _transposed(rows: Sequence[int], width: int) -> list[int]:
-    return [sum(1 << row for row, mask in enumerate(rows) if mask >> n & 1) for n in range(width)]
 
 
 def _regions(table: Table, everything: int) -> Iterator[int]:
