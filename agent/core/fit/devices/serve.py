@@ -49,8 +49,10 @@ def unserved(needs: Sequence[Need], offer: Offer) -> tuple[Reason, ...]:
 
     Each need that alone is too much, or else the fewest that are too much together.
     """
+    if serve(needs, offer, None) is not None:
+        return ()
     short = tuple(_short(need, offer) for need in needs if serve((need,), offer, None) is None)
-    return short or _contended(needs, offer, None)
+    return short or (_contended(needs, offer, None),)
 
 
 def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason, ...]:
@@ -58,20 +60,21 @@ def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason,
 
     Each need that alone cannot be served from there, or else the fewest that cannot together.
     """
-    far = tuple(_far(need, offer, cells) for need in needs if serve((need,), offer, cells) is None)
-    return far or _contended(needs, offer, cells)
-
-
-def _contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> tuple[Reason, ...]:
-    """The needs that are too much together, less each without which the others still are."""
-    left = list(needs)
-    if serve(left, offer, cells) is not None:
+    if serve(needs, offer, cells) is not None:
         return ()
+    alone = needs if len(needs) == 1 else [need for need in needs if serve((need,), offer, cells) is None]
+    far = tuple(_far(need, offer, cells) for need in alone)
+    return far or (_contended(needs, offer, cells),)
+
+
+def _contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> DevicesContended:
+    """Of needs that are too much together, what is left without each that does not matter to it."""
+    left = list(needs)
     for need in needs:
         others = [one for one in left if one is not need]
         if serve(others, offer, cells) is None:
             left = others
-    return (DevicesContended(requests=tuple(need.request.id for need in left)),)
+    return DevicesContended(requests=tuple(need.request.id for need in left))
 
 
 def _short(need: Need, offer: Offer) -> DevicesShort:
