@@ -41,7 +41,7 @@ def share(
     search = _Sharing(request, needs, offer, most_steps)
     first, *others = request.cells
     others.sort(key=lambda cell: (-len(cell.pinned), -cell.memory_kib, -len(cell.vcpus), cell.id))
-    found = search.place([first, *others], list(hosts), {})
+    found = search.place([first, *others], list(hosts), {}, None)
     return Stopped(search.steps) if found is None and search.steps > most_steps else found
 
 
@@ -49,13 +49,15 @@ class _Sharing:
     def __init__(self, request: InstanceRequest, needs: Sequence[Need], offer: Offer, most_steps: int) -> None:
         self._request, self._needs, self._offer = request, needs, offer
         self._most_steps = most_steps
-        self._own: int | None = None
         self._served: dict[CpuSet, tuple[GivenDevices, ...] | None] = {}
         self.steps = 0
 
-    def place(self, todo: list[CellRequest], rooms: list[CellOffer], done: dict[int, CellPlacement]) -> Shared | None:
+    def place(
+        self, todo: list[CellRequest], rooms: list[CellOffer], done: dict[int, CellPlacement], own: int | None
+    ) -> Shared | None:
+        """What is still to do, beside what is done, on what the host cells have left. own: the emulator's CPU."""
         if not todo:
-            return self._with_devices(done)
+            return self._with_devices(done, own)
         cell, *others = todo
         for n, room in enumerate(rooms):
             self.steps += 1
@@ -67,10 +69,9 @@ class _Sharing:
                 placed = place_cell(cell, self._request, room, threads)
                 if placed is None:
                     continue
-                made, own = placed
-                self._own = own if own is not None else self._own
-                after = [*rooms[:n], _less(room, made, own), *rooms[n + 1 :]]
-                found = self.place(others, after, {**done, cell.id: made})
+                made, emulator = placed
+                after = [*rooms[:n], _less(room, made, emulator), *rooms[n + 1 :]]
+                found = self.place(others, after, {**done, cell.id: made}, own if emulator is None else emulator)
                 if found is not None:
                     return found
         return None
@@ -81,14 +82,14 @@ class _Sharing:
             return (None,)
         return range(room.facts.threads, 1, -1)
 
-    def _with_devices(self, done: dict[int, CellPlacement]) -> Shared | None:
+    def _with_devices(self, done: dict[int, CellPlacement], own: int | None) -> Shared | None:
         cells = tuple(done[cell.id] for cell in self._request.cells)
         where = CpuSet(cell.host_cell for cell in cells)
         if where not in self._served:
             self.steps += STEPS_OF_SERVING
             self._served[where] = serve(self._needs, self._offer, where)
         devices = self._served[where]
-        return None if devices is None else Shared(cells, devices, self._own)
+        return None if devices is None else Shared(cells, devices, own)
 
 
 def _less(room: CellOffer, made: CellPlacement, own: int | None) -> CellOffer:
