@@ -24,7 +24,7 @@ from agent.core.what_if import with_guest
 
 class FitAnswer(Value, frozen=True, kw_only=True):
     """placement: where the guest would go, None when it does not fit; then reasons has every one, and relaxations what
-    would make it fit, the smallest first (untried: guests whose leaving was not tried). unknown: properties of the
+    would make it fit, the smallest first (untried: changes that were not looked at). unknown: properties of the
     request that mean nothing here. notes: a sentence each about what has no effect. epoch, generation: of the picture
     that was asked."""
 

@@ -114,8 +114,8 @@ def _relaxation_lines(relaxations: Relaxations | None, width: int, paint: Paint)
     else:
         yield wrap("No single change that was tried would make it fit.", width)
     if relaxations.untried:
-        guests = count(relaxations.untried, "more guest")
-        yield wrap(f"Whether it would help if one of {guests} left was not tried: there are too many.", width)
+        changes = count(relaxations.untried, "more change")
+        yield wrap(f"Whether {changes}, such as that a guest left, would help was not tried: it takes too long.", width)
 
 
 def _grouped(reasons: Iterable[Reason]) -> Iterator[tuple[str, list[Reason]]]:

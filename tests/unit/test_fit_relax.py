@@ -335,6 +335,19 @@ def test_only_so_many_guests_are_tried_and_the_rest_is_counted() -> None:
     assert told(pinned(2), where, *guests) == Relaxations(found=(more(cpus_of(0, "0-1")),), untried=10)
 
 
+def test_fewer_changes_are_tried_for_a_guest_with_very_many_requests_and_the_rest_is_counted() -> None:
+    card = [function("0000:03:00.0", "type-PF", numa=0)]
+    card += [function(f"0000:03:{1 + n // 8:02x}.{n % 8}", "type-VF", numa=0, pf="0000:03:00.0") for n in range(160)]
+    nodes = {0: Node("0-31", 1 << 20)}
+    where = host(nodes, dedicated="0-31", shared="", pci=card, pci_filter=("*",), reserve_mem=0)
+    guests = [guest(f"vm{n}", {0: n}, mem=64) for n in range(31)]
+    one = PciRequest(id="", specs=(PciSpec(device_type="type-VF"),), numa_policy="required")
+    ports = tuple(msgspec.structs.replace(one, id=f"p{n}") for n in range(160))
+    few, many = pinned(3), msgspec.structs.replace(pinned(3), devices=ports)
+    assert told(few, where, *guests).untried == 0
+    assert told(many, where, *guests).untried > len(guests) // 2
+
+
 def test_of_many_guests_that_could_leave_a_few_are_told_those_first_that_hold_the_least() -> None:
     where = host({0: Node("0-31", 1 << 20)}, dedicated="0-31", shared="")
     guests = [guest(f"vm{n}", {0: n}, mem=64 * (32 - n)) for n in range(32)]

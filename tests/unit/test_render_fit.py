@@ -146,8 +146,8 @@ It would fit
   - with device policy preferred for alias:nic
     (hw:pci_numa_affinity_policy=preferred)
   - if guest web (on cell 0) left
-Whether it would help if one of 3 more guests left was not tried: there are too
-many.
+Whether 3 more changes, such as that a guest left, would help was not tried: it
+takes too long.
 """
     )
 

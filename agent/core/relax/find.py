@@ -4,7 +4,7 @@ Each change is put to the test: the whole fit is run with it, and it is told onl
 this order: what others would have to give back (`shortfall`); one setting of the guest or the host made softer; fewer
 devices, vCPUs or less memory, the most that fits; and guests that would have to go, those that hold the least first.
 Of several steps of one setting the smallest that helps is told. Two settings at once are not tried; two guests are
-where no single one helps. The work is bounded by the number of fits, never by time.
+where no single one helps. The work is bounded by the number of fits, never by time, and what was left out is counted.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ from agent.core.relax.values import (
     ShareCells,
 )
 
+MOST_FITS = 250
+"""In all; a fit for many devices takes longer, and counts as one more for each REQUESTS_A_FIT requests."""
+
+REQUESTS_A_FIT = 16
+
 MOST_GUESTS_TRIED = 128
 """Each try is a fit, and a fold of the books of the whole host where that fit is a yes."""
 
@@ -70,32 +75,55 @@ def relaxations(question: Question) -> Relaxations:
     if not reasons:
         return Relaxations()
     question = question._replace(rules=msgspec.structs.replace(question.rules, most_steps=MOST_STEPS_EACH))
-    guests, untried = _guests(question, reasons)
-    return Relaxations(found=(*_more_free(question), *_softer(question), *_smaller(question), *guests), untried=untried)
+    tries = _Tries(question)
+    found = (*_more_free(tries), *_softer(tries), *_smaller(tries), *_guests(tries, reasons))
+    return Relaxations(found=found, untried=tries.untried)
 
 
-def helps(question: Question, change: Relaxation) -> bool:
-    """The guest may come once this alone is changed."""
-    after = changed(question, change)
-    return after is not None and not why_not(after)
+class _Tries:
+    """Changes of one question put to the test. untried: those that were left out, since the bound was met."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._left = MOST_FITS
+        self.untried = 0
+
+    def helps(self, change: Relaxation) -> bool:
+        """The guest may come once this alone is changed; False, too, where that is not tried any more."""
+        after = changed(self.question, change)
+        return after is not None and self._is_yes(after)
+
+    def leaving_helps(self, change: GuestsLeave) -> bool:
+        """As `helps`; the books are folded anew only where the guests hold enough if nobody else holds the same."""
+        gone = [self.question.snapshot.holds[guest.uuid] for guest in change.guests]
+        at_most = self.question._replace(offer=at_best(self.question.offer, gone), group=None)
+        return self._is_yes(at_most) and self.helps(change)
+
+    def _is_yes(self, question: Question) -> bool:
+        if self._left <= 0:
+            self.untried += 1
+            return False
+        self._left -= 1 + len(question.request.devices) // REQUESTS_A_FIT
+        return not why_not(question)
 
 
-def _more_free(question: Question) -> Iterator[MoreFree]:
+def _more_free(tries: _Tries) -> Iterator[MoreFree]:
     """For a guest of several cells one is told: others differ from it in a single host cell."""
+    question = tries.question
     tried = itertools.islice(more_free(question), MOST_PLACES_TRIED)
     most = MOST_TOLD if len(question.request.cells) == 1 else 1
-    return itertools.islice((change for change in tried if helps(question, change)), most)
+    return itertools.islice((change for change in tried if tries.helps(change)), most)
 
 
-def _softer(question: Question) -> Iterator[Relaxation]:
-    yield from _device_policies(question)
-    for steps in _settings(question):
-        yield from _first(question, steps)
+def _softer(tries: _Tries) -> Iterator[Relaxation]:
+    yield from _device_policies(tries)
+    for steps in _settings(tries.question):
+        yield from _first(tries, steps)
 
 
-def _first(question: Question, steps: Iterable[_Change]) -> Iterator[_Change]:
+def _first(tries: _Tries, steps: Iterable[_Change]) -> Iterator[_Change]:
     """The first step that helps, if any does."""
-    return itertools.islice((change for change in steps if helps(question, change)), 1)
+    return itertools.islice((change for change in steps if tries.helps(change)), 1)
 
 
 def _settings(question: Question) -> Iterator[Iterable[Relaxation]]:
@@ -111,13 +139,14 @@ def _settings(question: Question) -> Iterator[Iterable[Relaxation]]:
     yield tuple(OtherCells(count=count) for count in counts if now and count != now)
 
 
-def _device_policies(question: Question) -> Iterator[Relaxation]:
+def _device_policies(tries: _Tries) -> Iterator[Relaxation]:
     """Of each request by itself, else of all of them together."""
-    strict = [one for one in question.request.devices if question.request.cells and _SOFTER[one.numa_policy]]
+    request = tries.question.request
+    strict = [one for one in request.devices if request.cells and _SOFTER[one.numa_policy]]
     alone = ([_other_policy([one], policy) for policy in _SOFTER[one.numa_policy]] for one in _distinct(strict))
-    found = [change for steps in alone for change in _first(question, steps)]
+    found = [change for steps in alone for change in _first(tries, steps)]
     if not found and len(strict) > 1:
-        found += _first(question, [_other_policy(strict, policy) for policy in _SOFTER["socket"]])
+        found += _first(tries, [_other_policy(strict, policy) for policy in _SOFTER["socket"]])
     yield from found
 
 
@@ -157,18 +186,18 @@ def _page_sizes(question: Question) -> Iterable[Relaxation]:
     return tuple(OtherPageSize(page_size=size) for size in sizes if size != question.request.page_size)
 
 
-def _smaller(question: Question) -> Iterator[Relaxation]:
-    request = question.request
+def _smaller(tries: _Tries) -> Iterator[Relaxation]:
+    question, request = tries.question, tries.question.request
     for one in _distinct(request.devices):
-        yield from _most(question, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
+        yield from _most(tries, one.count - 1, functools.partial(_fewer_devices, one.id), least=0)
     step = max(1, len(request.cells))
     counts = range(step, request.vcpus, step)
     fewest = next((count for count in counts if changed(question, FewerVcpus(vcpus=count)) is not None), request.vcpus)
     most = (request.vcpus - 1) // step
-    yield from _most(question, most, lambda count: FewerVcpus(vcpus=count * step), least=fewest // step)
+    yield from _most(tries, most, lambda count: FewerVcpus(vcpus=count * step), least=fewest // step)
     step_kib = step * _memory_step(question)
     half, whole = -(-request.memory_kib // (2 * step_kib)), (request.memory_kib - 1) // step_kib
-    yield from _most(question, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=max(half, 1))
+    yield from _most(tries, whole, lambda count: LessMemory(memory_kib=count * step_kib), least=max(half, 1))
 
 
 def _fewer_devices(name: str, count: int) -> Relaxation:
@@ -181,34 +210,27 @@ def _memory_step(question: Question) -> int:
     return max(KIB_PER_MIB, min(sizes, default=KIB_PER_MIB))
 
 
-def _most(question: Question, most: int, change: Callable[[int], Relaxation], *, least: int) -> Iterator[Relaxation]:
+def _most(tries: _Tries, most: int, change: Callable[[int], Relaxation], *, least: int) -> Iterator[Relaxation]:
     """The largest number that helps, by halving: who fits also fits with less."""
-    if most < least or not helps(question, change(least)):
+    if most < least or not tries.helps(change(least)):
         return
     while least < most:
         middle = (least + most + 1) // 2
-        if helps(question, change(middle)):
+        if tries.helps(change(middle)):
             least = middle
         else:
             most = middle - 1
     yield change(least)
 
 
-def _guests(question: Question, reasons: Sequence[Reason]) -> tuple[Sequence[GuestsLeave], int]:
-    """Guests whose leaving helps, and how many were not looked at."""
-    able = who_could_help(question.snapshot, reasons)
+def _guests(tries: _Tries, reasons: Sequence[Reason]) -> Sequence[GuestsLeave]:
+    """Guests whose leaving helps."""
+    able = who_could_help(tries.question.snapshot, reasons)
     alone = (GuestsLeave(guests=(guest,)) for guest in able[:MOST_GUESTS_TRIED])
-    found = tuple(itertools.islice((change for change in alone if _leaving_helps(question, change)), MOST_TOLD))
-    if len(found) == MOST_TOLD or len(able) > MOST_GUESTS_TRIED:
-        return found, 0 if len(found) == MOST_TOLD else len(able) - MOST_GUESTS_TRIED
-    if not found:
-        pairs = (GuestsLeave(guests=pair) for pair in itertools.combinations(able[-MOST_PAIRED:], 2))
-        found = tuple(itertools.islice((pair for pair in pairs if _leaving_helps(question, pair)), 1))
-    return found, 0
-
-
-def _leaving_helps(question: Question, change: GuestsLeave) -> bool:
-    """As `helps`; the books are folded anew only where the guests hold enough if nobody else holds the same."""
-    gone = [question.snapshot.holds[guest.uuid] for guest in change.guests]
-    at_most = question._replace(offer=at_best(question.offer, gone), group=None)
-    return not why_not(at_most) and helps(question, change)
+    found = tuple(itertools.islice((change for change in alone if tries.leaving_helps(change)), MOST_TOLD))
+    if len(found) < MOST_TOLD:
+        tries.untried += max(0, len(able) - MOST_GUESTS_TRIED)
+    if found or tries.untried:
+        return found
+    pairs = (GuestsLeave(guests=pair) for pair in itertools.combinations(able[-MOST_PAIRED:], 2))
+    return tuple(itertools.islice((pair for pair in pairs if tries.leaving_helps(pair)), 1))

@@ -65,7 +65,8 @@ class OtherCells(Value, frozen=True, kw_only=True, tag="other-cells"):
 
 
 class FewerVcpus(Value, frozen=True, kw_only=True, tag="fewer-vcpus"):
-    """It would fit with so many vCPUs, the most that do; of each cell as many are left out, and its memory stays."""
+    """It would fit with so many vCPUs, the most that were found to do; of each cell as many are left out, and its
+    memory stays."""
 
     vcpus: int
 
@@ -122,7 +123,8 @@ Relaxation = (
 
 
 class Relaxations(Value, frozen=True, kw_only=True):
-    """found: the smallest first. untried: guests whose leaving was not looked at, since the bound on tries was met."""
+    """found: the smallest first. untried: changes that were not looked at, since the bound on tries was met; mostly
+    that one of many guests left."""
 
     found: tuple[Relaxation, ...] = ()
     untried: int = 0
