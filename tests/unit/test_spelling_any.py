@@ -45,7 +45,7 @@ def parts(names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def faults_of(read: Callable[[object], object], data: object) -> tuple[str, ...]:
-    """None when it is read."""
+    """Of what is refused; none when it is read."""
     try:
         read(data)
     except FaultyInput as error:
