@@ -15,7 +15,7 @@ from agent.core.guest import Sighting
 from agent.core.instance import Instance
 from agent.core.placement import CellPlacement, Placement
 from agent.core.snapshot import Identity, Snapshot, configured, first
-from agent.core.what_if import with_guest
+from agent.core.what_if import with_guest, without_guests
 from tests.builders import CONNECTION, Node, guest, host, ledger_of, passed, qemu, uuid_of
 from tests.fit.arrival import guest_of, topology_with
 from tests.fit.guests import Case, seeded
@@ -156,6 +156,15 @@ def test_a_guest_that_is_only_thought_of_takes_as_much() -> None:
         left = offer_of(facts, after.usage, case.host.offer().uncertain)
         found[seed] = differences(case.host.offer(), left, given)
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
+
+
+def test_a_guest_that_is_thought_of_and_then_left_out_again_leaves_the_host_as_it_was() -> None:
+    changed = []
+    for seed, case, given, _ in arrivals():
+        before = picture(case.host)
+        after = without_guests(with_guest(before, Instance(uuid=uuid_of("new"), name="new"), given), [uuid_of("new")])
+        changed += [seed] if after != before else []
+    assert changed == []
 
 
 def picture(before: Host) -> Snapshot:
