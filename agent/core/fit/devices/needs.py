@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from agent.core.cpuset import CpuSet, union
@@ -78,29 +78,36 @@ def _pools(request: PciRequest, devices: DeviceFacts) -> tuple[int, ...]:
 
 
 def _reach(policy: PciNumaPolicy, pools: Iterable[Pool], offer: Offer) -> ReadOnlyMap[int | None, int]:
-    by_cell: dict[int | None, int] = {}
-    for pool in pools:
-        if free := pool.devices & offer.free_devices:
-            by_cell[pool.first.cell] = by_cell.get(pool.first.cell, 0) | free
+    facts = offer.facts
+    is_one_cell, on_socket = facts.is_one_cell, sockets(facts) if policy == "socket" else {}
     reach: dict[int | None, int] = {}
-    for cell, free in by_cell.items():
-        for one in _from_where(policy, cell, offer.facts):
+    for cell, free in _free_by_cell(pools, offer.free_devices).items():
+        if is_one_cell:
+            cells = {None, *(one.id for one in facts.cells)}
+        else:
+            cells = _from_where(policy, cell, on_socket)
+        for one in cells:
             reach[one] = reach.get(one, 0) | free
     return MappingProxyType(reach)
 
 
-def _from_where(policy: PciNumaPolicy, cell: int | None, facts: HostFacts) -> set[int | None]:
+def _free_by_cell(pools: Iterable[Pool], free_devices: int) -> dict[int | None, int]:
+    by_cell: dict[int | None, int] = {}
+    for pool in pools:
+        if free := pool.devices & free_devices:
+            by_cell[pool.first.cell] = by_cell.get(pool.first.cell, 0) | free
+    return by_cell
+
+
+def _from_where(policy: PciNumaPolicy, cell: int | None, on_socket: Mapping[int, int]) -> set[int | None]:
     """The host cells from which a guest may have a device of this cell, or None for anywhere."""
-    if facts.is_one_cell:
-        return {None, *(one.id for one in facts.cells)}
     itself: set[int | None] = {cell} - {None}
     match policy:
         case "required":
             return itself
         case "socket":
-            on_socket = sockets(facts)
-            own = {on_socket[one] for one in itself if one in on_socket}
-            return itself.union(one for one, socket in on_socket.items() if socket in own)
+            own = None if cell is None else on_socket.get(cell)
+            return itself.union(one for one, socket in on_socket.items() if socket == own)
         case "legacy":
             return itself or {None}
         case "preferred":
