@@ -159,10 +159,11 @@ def _owners(owners: Iterable[Owner]) -> str:
 def _threads_short(reason: ThreadsShort) -> str:
     room = f"for only {reason.placeable}" if reason.placeable else "for none"
     wish = {"isolate": "whole free cores", "require": "free siblings"}[reason.policy]
-    return (
+    why = (
         f"{_free_on(reason.cell, reason.free)}, but {wish} {room} of the {count(reason.asked, 'vCPU')} of guest cell "
         f"{reason.guest_cell} (thread policy {reason.policy})"
     )
+    return "; ".join([why, *_held(reason.holders)])
 
 
 def _free_on(cell: int, free: CpuSet) -> str:
@@ -178,10 +179,11 @@ def _no_siblings(reason: NoSiblings) -> str:
 
 def _emulator_cpu_short(reason: EmulatorCpuShort) -> str:
     vcpus = count(reason.asked - 1, "vCPU")
-    return (
+    why = (
         f"{_free_on(reason.cell, reason.free)}, enough for the {vcpus} of guest cell {reason.guest_cell}, "
         "but none is left for the emulator alone (emulator threads isolate)"
     )
+    return "; ".join([why, *_held(reason.holders)])
 
 
 def _emulator_homeless(reason: EmulatorHomeless) -> str:

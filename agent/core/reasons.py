@@ -28,7 +28,8 @@ class CpusShort(Value, frozen=True, kw_only=True, tag="cpus-short"):
 
 
 class ThreadsShort(Value, frozen=True, kw_only=True, tag="threads-short"):
-    """Enough CPUs are free, but not in the cores that the thread policy needs. placeable: vCPUs that would go in."""
+    """Enough CPUs are free, but not in the cores that the thread policy needs. placeable: vCPUs that would go in.
+    holders: of the dedicated CPUs that are taken."""
 
     guest_cell: int
     cell: int
@@ -36,6 +37,7 @@ class ThreadsShort(Value, frozen=True, kw_only=True, tag="threads-short"):
     asked: int
     placeable: int
     free: CpuSet
+    holders: tuple[CpuHolder, ...] = ()
 
 
 class NoSiblings(Value, frozen=True, kw_only=True, tag="no-siblings"):
@@ -47,12 +49,13 @@ class NoSiblings(Value, frozen=True, kw_only=True, tag="no-siblings"):
 
 class EmulatorCpuShort(Value, frozen=True, kw_only=True, tag="emulator-cpu-short"):
     """The vCPUs would fit, but no CPU is left for emulator threads of their own (with thread policy isolate: none in a
-    core without a vCPU)."""
+    core without a vCPU). holders: of the dedicated CPUs that are taken."""
 
     guest_cell: int
     cell: int
     asked: int
     free: CpuSet
+    holders: tuple[CpuHolder, ...] = ()
 
 
 class EmulatorHomeless(Value, frozen=True, kw_only=True, tag="emulator-homeless"):

@@ -13,6 +13,7 @@ from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.rules import FitRules
 from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.pci_request import PciRequest
+from agent.core.usage import CpuHolder
 from tests.fit import oracle, rules
 from tests.fit.rules import Room, members
 
@@ -87,17 +88,18 @@ def _of_cpus(reason: OfCell, asked: CellRequest, cell: CellOffer, request: Insta
             yield from _differ(
                 dedicated=(reason.dedicated.mask, cell.facts.dedicated), short=(True, needed > len(free))
             )
-            held = {holder.cpu for holder in reason.holders}
-            yield from _differ(holders=(held, members(cell.facts.dedicated) - free))
+            yield from _holders_differ(reason.holders, cell, free)
         case why.ThreadsShort():
             most = max(n for n in range(count + 1) if _pins_fit(n, request, cell))
             yield from _differ(policy=(reason.policy, request.thread_policy), asked=(reason.asked, count))
             yield from _differ(placeable=(reason.placeable, most), free=(members(reason.free.mask), free))
             yield from _differ(short=(True, most < count <= len(free)))
+            yield from _holders_differ(reason.holders, cell, free)
         case why.NoSiblings():
             yield from _differ(policy=("require", request.thread_policy), threads=(1, cell.facts.threads))
         case why.EmulatorCpuShort():
             yield from _differ(asked=(reason.asked, count + 1), free=(members(reason.free.mask), free))
+            yield from _holders_differ(reason.holders, cell, free)
             yield from _differ(fits=(True, pins_fit), both=(False, oracle.cpus_possible((cell, (asked,)), request)))
         case why.SharedCpusShort():
             yield from _differ(asked=(reason.asked, len(spare)), shared=(reason.shared.mask, cell.facts.shared))
@@ -107,6 +109,11 @@ def _of_cpus(reason: OfCell, asked: CellRequest, cell: CellOffer, request: Insta
             yield from _differ(limit=(reason.limit, cell.floating_limit), short=(True, reason.asked > reason.free))
         case why.CellWithheld():
             yield from _differ(allowed=(False, cell.facts.allowed))
+
+
+def _holders_differ(holders: tuple[CpuHolder, ...], cell: CellOffer, free: frozenset[int]) -> Iterator[str]:
+    held = {holder.cpu for holder in holders}
+    yield from _differ(holders=(held, members(cell.facts.dedicated) - free))
 
 
 def _pins_fit(count: int, request: InstanceRequest, cell: CellOffer) -> bool:

@@ -97,10 +97,10 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         "The cores of cell 1 have one thread each; guest cell 0 asks for siblings (thread policy require)",
     ),
     (
-        reasons.EmulatorCpuShort(guest_cell=0, cell=1, asked=2, free=cpus("6")),
+        reasons.EmulatorCpuShort(guest_cell=0, cell=1, asked=2, free=cpus("6"), holders=held("4-5", "web1")),
         (
             "Cell 1 has 1 dedicated CPU free (6), enough for the 1 vCPU of guest cell 0, but none is left for the "
-            "emulator alone (emulator threads isolate)"
+            "emulator alone (emulator threads isolate); 4-5 are held by web1"
         ),
     ),
     (

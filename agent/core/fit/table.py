@@ -19,6 +19,7 @@ from agent.core.reasons import (
     SharedOverRatio,
     ThreadsShort,
 )
+from agent.core.usage import CpuHolder
 
 
 class Table(NamedTuple):
@@ -73,9 +74,17 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
         return
     can = placeable(facts, room.free_cpus, policy)
     if can < asked and policy is not None and policy != "prefer":
-        yield ThreadsShort(guest_cell=cell.id, cell=facts.id, policy=policy, asked=asked, placeable=can, free=free)
+        yield ThreadsShort(
+            guest_cell=cell.id,
+            cell=facts.id,
+            policy=policy,
+            asked=asked,
+            placeable=can,
+            free=free,
+            holders=_holders(room),
+        )
     elif wants_emulator_cpu(request, cell) and not has_emulator_cpu(facts, room.free_cpus, policy, asked):
-        yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free)
+        yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free, holders=_holders(room))
 
 
 def _cpus_short(cell: CellRequest, room: CellOffer, asked: int) -> CpusShort:
@@ -86,8 +95,13 @@ def _cpus_short(cell: CellRequest, room: CellOffer, asked: int) -> CpusShort:
         asked=asked,
         free=CpuSet.from_mask(room.free_cpus),
         dedicated=CpuSet.from_mask(facts.dedicated),
-        holders=tuple(holder for holder in room.holders if facts.dedicated >> holder.cpu & 1),
+        holders=_holders(room),
     )
+
+
+def _holders(room: CellOffer) -> tuple[CpuHolder, ...]:
+    """Who has the dedicated CPUs of the cell."""
+    return tuple(holder for holder in room.holders if room.facts.dedicated >> holder.cpu & 1)
 
 
 def _floating_reasons(cell: CellRequest, room: CellOffer) -> Iterator[Reason]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.facts import REMOTE_MANAGED, DeviceFacts, Pool
@@ -11,22 +12,25 @@ from agent.core.fit.devices.supply import Supply, supply
 from agent.core.fit.host import HostFacts, Offer
 from agent.core.pci import DeviceType
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
-from agent.core.values import ReadOnlyMap, Value
+from agent.core.values import ReadOnlyMap
 
 _KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
 """Only for requests that name the type."""
 
 
-class Need(Value, frozen=True, kw_only=True):
-    """pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. free: bit n for
+class Need(NamedTuple):
+    """One request on this host, for as long as one fit takes.
+
+    pools: numbers of the pools (of `DeviceFacts`) whose devices will do, before any look at cells. free: bit n for
     device n of these that is free. reach: by host cell, which of them the policy lets a guest have when it is there
     (also); under None those that it may have wherever it is. supply: what it competes for with the other requests of
-    its guest."""
+    its guest.
+    """
 
     request: PciRequest
     pools: tuple[int, ...]
     free: int
-    reach: ReadOnlyMap[int | None, int] = MappingProxyType({})
+    reach: Mapping[int | None, int] = MappingProxyType({})
     supply: Supply = Supply()
 
     @property
