@@ -91,7 +91,7 @@ class Fit(HostCommand):
             raise BadArguments(f"--count {parsed_args.count}: not between 1 and {MOST_GUESTS}")
         found, topology = self._ask(spec, parsed_args)
         last = found.last if isinstance(found, CountAnswer) else found
-        for text in (*(f"{name} of the request means nothing here" for name in last.unknown), *last.notes):
+        for text in _remarks(last):
             self.app.say(text)
         cells = {} if topology is None else {device.address: device.cell for device in topology.pci}
         answer = _answer(found, lambda: self._text(found, cells))
@@ -178,6 +178,14 @@ def _read_snapshot(name: str) -> Snapshot:
         return snapshot_file.from_json(text)
     except FaultyInput as error:
         raise FaultyInput(*(f"{plain(name)}: {fault}" for fault in error.faults)) from error
+
+
+def _remarks(answer: FitAnswer) -> Iterator[str]:
+    """What has no effect; a property that means nothing and is like one that does has a note of its own."""
+    for name in answer.unknown:
+        if not any(note.startswith(f"{name} ") for note in answer.notes):
+            yield f"{name} of the request means nothing here"
+    yield from answer.notes
 
 
 def _answer(found: Found, text: Callable[[], str]) -> output.Answer:

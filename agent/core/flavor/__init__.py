@@ -6,6 +6,7 @@ from agent.core.flavor.cells import Size, cell_count, cells, explicit_cells, wit
 from agent.core.flavor.cpu_topology import cpu_topology
 from agent.core.flavor.cpus import CpuPolicies, cpu_policies
 from agent.core.flavor.devices import devices
+from agent.core.flavor.group import note_group
 from agent.core.flavor.known_properties import note_others, unknown
 from agent.core.flavor.memory import memory_locked, page_size
 from agent.core.flavor.reading import UNREAD, Reading, Unread
@@ -41,6 +42,7 @@ def request_of(spec: RequestSpec, config: HostConfig) -> Requested | Faults:
     if reading.faults or vcpus is UNREAD or memory_mb is UNREAD:
         return Faults(faults=tuple(reading.faults))
     note_others(reading)
+    note_group(reading, spec.group)
     request = InstanceRequest(
         vcpus=vcpus,
         memory_kib=memory_mb * 1024,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from agent.core.cpuset import CpuSet
-from agent.core.flavor.masks import dedicated_mask, mixed_mask, realtime_mask
+from agent.core.flavor.masks import dedicated_mask, mixed_mask, note_idle_mask, realtime_mask
 from agent.core.flavor.reading import UNREAD, Reading, Unread, not_said
 from agent.core.flavor.resources import Counted, counted, hyperthreading
 from agent.core.host_config import HostConfig
@@ -59,6 +59,8 @@ def cpu_policies(reading: Reading, vcpus: int | Unread, config: HostConfig) -> C
     realtime = realtime_mask(reading, vcpus, emulator) if wanted is True else None
     if wanted is True:
         _check_realtime(reading, policy, emulator, config)
+    elif wanted is not UNREAD:
+        note_idle_mask(reading)
     pinned = _pinned(reading, policy, dedicated, realtime, vcpus)
     return CpuPolicies(
         policy=policy.word if isinstance(policy, _Policy) else None,

@@ -94,6 +94,6 @@ def _refuse_image(reading: Reading, kind: FaultKind, pair: tuple[Property, Prope
         kind,
         asked,
         found,
-        found=f"{asked} of this kind needs {needs}, but there is {found}.",
+        found=f"This kind of encryption ({asked}) needs {needs}, but there is {found}.",
         change=f"Set {found.name} of the image to {word}, or take {asked.name} off the {asked.where}.",
     )

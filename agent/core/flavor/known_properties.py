@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from agent.core.flavor.cells import NUMBERED
+from agent.core.flavor.likely import likely
 from agent.core.flavor.reading import Reading
 from agent.core.flavor.resources import left_to_others
 from agent.core.words import brief, some
@@ -80,16 +82,31 @@ _OTHER_FLAVOR = frozenset({"hw_rng:allowed", "hw_rng:rate_bytes", "hw_rng:rate_p
 
 
 def unknown(reading: Reading) -> tuple[str, ...]:
-    """The properties that nobody gives a meaning to, sorted; a note for those that stand in the wrong place."""
+    """The properties that nobody gives a meaning to, sorted; a note for those that stand in the wrong place or are like
+    one that counts."""
     flavor = [key for key in reading.flavor_words if _is_strange_in_flavor(key)]
     image = [key for key in reading.image_words if _is_strange_in_image(key)]
-    for key in sorted(flavor):
-        if key.startswith("hw_"):
-            reading.note(f"{brief(key)} stands in the flavor, whose properties begin with hw: instead.")
-    for key in sorted(image):
-        if key.startswith("hw:"):
-            reading.note(f"{brief(key)} stands in the image, whose properties begin with hw_ instead.")
+    others = [key for key in reading.flavor_words if not key.startswith(("hw:", "hw_")) and _may_be_mistyped(key)]
+    for key in sorted({*flavor, *others}):
+        _note_likely(reading, key, likely(key, _KNOWN_FLAVOR, "hw:"), "flavor")
+    others = [key for key in reading.image_words if not key.startswith(("hw:", "hw_")) and _may_be_mistyped(key)]
+    for key in sorted({*image, *others}):
+        _note_likely(reading, key, likely(key, _KNOWN_IMAGE, "hw_"), "image")
     return tuple(sorted({*map(brief, flavor), *map(brief, image)}))
+
+
+def _may_be_mistyped(key: str) -> bool:
+    """What has another prefix is for somebody else."""
+    return ":" not in key or key.strip().lower().startswith("hw:")
+
+
+def _note_likely(reading: Reading, key: str, meant: str | None, place: Literal["flavor", "image"]) -> None:
+    right, wrong = ("hw:", "hw_") if place == "flavor" else ("hw_", "hw:")
+    guess = f" Is {meant} meant?" if meant else ""
+    if key.startswith(wrong):
+        reading.note(f"{brief(key)} stands in the {place}, whose properties begin with {right} instead.{guess}")
+    elif guess:
+        reading.note(f"{brief(key)} of the {place} means nothing here.{guess}")
 
 
 def note_others(reading: Reading) -> None:

@@ -47,6 +47,13 @@ def realtime_mask(reading: Reading, vcpus: int | Unread, emulator: EmulatorPolic
     return mask
 
 
+def note_idle_mask(reading: Reading) -> None:
+    """Note a mask of a guest that asks for no realtime."""
+    for said in reading.both("cpu_realtime_mask"):
+        if said is not None:
+            reading.note(f"{said.name} has no effect without hw:cpu_realtime=true of the flavor.")
+
+
 def mixed_mask(reading: Reading, policy: Property, dedicated: CpuSet | None, realtime: CpuSet | None) -> CpuSet:
     """The pinned vCPUs of a mixed guest: exactly one mask says which."""
     mask = reading.flavor("cpu_dedicated_mask")
@@ -111,12 +118,13 @@ def _refuse_empty(reading: Reading, said: Property, vcpus: int) -> Unread:
 def _refuse_whole(reading: Reading, said: Property | None, vcpus: int) -> Unread:
     mask = said or not_said("cpu_realtime_mask")
     own = not_said("emulator_threads_policy")
+    makes = f"Without hw:cpu_realtime_mask all of vcpus={vcpus} are" if said is None else f"{said} makes all vCPUs"
     return reading.refuse(
         "realtime-whole",
         mask,
         own,
         _count(vcpus),
-        found=f"{mask} makes all of vcpus={vcpus} realtime, and {own} gives the emulator a place beside them.",
+        found=f"{makes} realtime, and without hw:emulator_threads_policy the emulator has no CPU beside them.",
         change="Leave a vCPU out with hw:cpu_realtime_mask=^0, or set hw:emulator_threads_policy to isolate or share.",
     )
 
