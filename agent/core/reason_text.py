@@ -15,6 +15,7 @@ from agent.core.reasons import (
     CellWithheld,
     CpusShort,
     CpusUncertain,
+    DevicesApart,
     DevicesContended,
     DevicesFar,
     DevicesShort,
@@ -40,6 +41,7 @@ from agent.core.words import agrees, count, plain, plural, some
 
 _KIB_PER_MIB = 1024
 _MOST_ENTRIES = 3
+_CELL = "cell"
 
 _NOT_REMOTE = ("remote_managed", "false")
 """What devices are without a word."""
@@ -119,6 +121,8 @@ def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
             return _devices_far(reason)
         case DevicesContended():
             return _devices_contended(reason)
+        case DevicesApart():
+            return _devices_apart(reason)
         case SocketsUnknown():
             return _sockets_unknown(reason)
         case SearchStopped():
@@ -311,13 +315,30 @@ def _devices_far(reason: DevicesFar) -> str:
     free = f" (free on this host: {some(where)})" if where else ""
     if not reason.cells:
         return f"{asks}; no cell of this host would do for the guest{free}"
-    cells = plural(reason.cells, "cell")
-    return f"{asks}; the guest could have {cells}, where {reason.near or 'none'} {_is(reason.near or 1)} free{free}"
+    is_choice = len(reason.cells) > reason.guest_cells == 1
+    cells = f"{'any of ' if is_choice else ''}{plural(reason.cells, 'cell')}"
+    near = f"{'at most ' if is_choice and reason.near else ''}{reason.near or 'none'} {_is(reason.near or 1)} free"
+    return f"{asks}; the guest could have {cells}, where {near}{free}"
 
 
 def _devices_contended(reason: DevicesContended) -> str:
-    names = [plain(name) for name in reason.requests]
-    return f"Requests {listed(names)} could each be served alone, but not together: they compete for the same devices"
+    names, total = [plain(name) for name in reason.requests], sum(reason.asked)
+    ask = f"they ask for {listed([str(asked) for asked in reason.asked])} devices"
+    where = "" if reason.cells is None else f" for a guest on {plural(reason.cells, 'cell')}"
+    only = "only " if total > reason.free else ""
+    free = f"{only}{reason.free} that would do for any of them {_is(reason.free)} free at once{where}"
+    exclude = ", and a physical function and its virtual ones exclude each other" if reason.has_pfs else ""
+    return f"Requests {listed(names)} could each be served alone, but not together: {ask}, {free}{exclude}"
+
+
+def _devices_apart(reason: DevicesApart) -> str:
+    names = [plain(one.request) for one in reason.requests]
+    where = [
+        f"{name} has devices {'anywhere' if one.cells is None else f'near {plural(one.cells, _CELL)} only'}"
+        for name, one in zip(names, reason.requests, strict=True)
+    ]
+    has = f"the guest has {count(reason.guest_cells, _CELL)}"
+    return f"Requests {listed(names)} could each be served alone, but not together: {listed(where)}; {has}"
 
 
 def _sockets_unknown(reason: SocketsUnknown) -> str:

@@ -172,8 +172,8 @@ class DevicesShort(Value, frozen=True, kw_only=True, tag="devices-short"):
 
 class DevicesFar(Value, frozen=True, kw_only=True, tag="devices-far"):
     """Enough devices are free, but too few where the policy lets this guest have them from. cells: host cells that the
-    guest could have and that come nearest; near: free devices there. by_cell: free devices by host cell; elsewhere:
-    free devices that the kernel names no cell for."""
+    guest could have: all of them for a guest of one cell, else those that come nearest; near: the most free devices
+    there. by_cell: free devices by host cell; elsewhere: free devices that the kernel names no cell for."""
 
     request: str
     policy: PciNumaPolicy
@@ -182,12 +182,35 @@ class DevicesFar(Value, frozen=True, kw_only=True, tag="devices-far"):
     near: int
     by_cell: ReadOnlyMap[int, int] = MappingProxyType({})
     elsewhere: int = 0
+    guest_cells: int = 1
 
 
 class DevicesContended(Value, frozen=True, kw_only=True, tag="devices-contended"):
-    """Each of these requests could be served alone, but not together."""
+    """Each of these requests could be served alone, but not together: there are too few devices. asked: by each; free:
+    the most that can be given at once of what would do for any of them, on `cells` and, where the policy lets it, far
+    from them; cells None: wherever they are. has_pfs: a physical function would do and so would a virtual one of it."""
 
     requests: tuple[str, ...]
+    asked: tuple[int, ...]
+    free: int
+    cells: CpuSet | None = None
+    has_pfs: bool = False
+
+
+class ServedFrom(Value, frozen=True, kw_only=True):
+    """Host cells that the guest could have and that have devices near for the request; None: it may have them from
+    anywhere."""
+
+    request: str
+    cells: CpuSet | None
+
+
+class DevicesApart(Value, frozen=True, kw_only=True, tag="devices-apart"):
+    """There are devices for all of these requests, but not near as few host cells as the guest has. guest_cells: how
+    many these are."""
+
+    requests: tuple[ServedFrom, ...]
+    guest_cells: int
 
 
 class SocketsUnknown(Value, frozen=True, kw_only=True, tag="sockets-unknown"):
@@ -232,6 +255,7 @@ Reason = (
     | DevicesShort
     | DevicesFar
     | DevicesContended
+    | DevicesApart
     | SocketsUnknown
     | SearchStopped
     | GroupViolated

@@ -13,6 +13,7 @@ from agent.core.reason_text import page_size, sentence
 from agent.core.reasons import (
     CellsContended,
     CpusUncertain,
+    DevicesApart,
     DevicesContended,
     DevicesFar,
     DevicesShort,
@@ -52,6 +53,8 @@ def place(reason: Reason) -> Place:
             return Place(plain(reason.request), is_request=True)
         case DevicesContended():
             return Place(", ".join(map(plain, reason.requests)), is_request=True)
+        case DevicesApart():
+            return Place(", ".join(plain(one.request) for one in reason.requests), is_request=True)
         case (
             EmulatorHomeless()
             | TooFewCells()

@@ -81,7 +81,9 @@ def test_pci_two_requests_one_device() -> None:
     claims = Claims(card)
     before = claims.usage
     both = asks(2, pci=(wants("a1"), wants("a2")))
-    assert reasons(claims.claim("x", both)) == (DevicesContended(requests=("alias:a1", "alias:a2")),)
+    assert reasons(claims.claim("x", both)) == (
+        DevicesContended(requests=("alias:a1", "alias:a2"), asked=(1, 1), free=1),
+    )
     assert claims.usage == before
     assert _free(claims.usage) == ["0000:5e:00.0"]
 

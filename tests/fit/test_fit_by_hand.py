@@ -10,13 +10,14 @@ from agent.core.fit.decide import fit
 from agent.core.fit.rules import NoFit
 from agent.core.guest import Sighting
 from agent.core.instance import CellRequest, InstanceRequest, ThreadPolicy
-from agent.core.pci_request import PciRequest, PciSpec
+from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 from agent.core.placement import Placement
 from tests import builders
 from tests.builders import Node, function, guest, host
 from tests.fit import oracle
 from tests.fit.hosts import Host
 from tests.fit.requests import asks, wants
+from tests.fit.truth import untrue
 from tests.fit.violations import violations
 
 GUEST_SIZES = (4, 3, 2, 1)
@@ -111,3 +112,45 @@ def test_a_refusal_counts_no_physical_function_beside_its_virtual_one() -> None:
     (far,) = answer.reasons
     assert isinstance(far, why.DevicesFar)
     assert (far.near, dict(far.by_cell), far.elsewhere) == (1, {1: 1}, 1)
+
+
+def two_cards() -> Host:
+    """A card of its own kind on cell 0 and on cell 1 of three."""
+    pci = (
+        function("0000:01:00.0", "type-PF", numa=0),
+        function("0000:02:00.0", "type-PCI", numa=1),
+        function("0000:02:00.1", "type-PCI", numa=2),
+    )
+    nodes = {n: Node(f"{4 * n}-{4 * n + 3}", 4096) for n in range(3)}
+    return beside(host(nodes, dedicated="0-11", shared="", pci=pci, pci_filter=["*:*:*.*"]))
+
+
+@pytest.mark.parametrize("policy", ["required", "legacy"])
+def test_requests_whose_devices_are_on_different_cells_are_not_said_to_compete(policy: PciNumaPolicy) -> None:
+    on = two_cards()
+    left = PciRequest(id="left", specs=(PciSpec(device_type="type-PF"),), numa_policy=policy)
+    right = PciRequest(id="right", specs=(PciSpec(device_type="type-PCI"),), numa_policy=policy)
+    easy = PciRequest(id="easy", specs=(PciSpec(device_type="type-PCI"),), numa_policy="preferred")
+    request = asks(1, pci=(left, easy, right))
+    answer = checked(request, on)
+    apart = why.DevicesApart(
+        requests=(
+            why.ServedFrom(request="left", cells=CpuSet((0,))),
+            why.ServedFrom(request="right", cells=CpuSet((1, 2))),
+        ),
+        guest_cells=1,
+    )
+    assert answer == NoFit(reasons=(apart,))
+    assert untrue(apart, request, on.room()) == []
+
+
+def test_a_guest_of_one_cell_is_told_every_cell_that_it_could_have() -> None:
+    on = two_cards()
+    one = PciRequest(id="nic", specs=(PciSpec(device_type="type-PCI"),), count=2, numa_policy="required")
+    request = asks(1, pci=(one,))
+    answer = checked(request, on)
+    assert isinstance(answer, NoFit)
+    (far,) = answer.reasons
+    assert isinstance(far, why.DevicesFar)
+    assert (far.cells, far.near, far.guest_cells) == (CpuSet((0, 1, 2)), 1, 1)
+    assert untrue(far, request, on.room()) == []

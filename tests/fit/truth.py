@@ -42,6 +42,8 @@ def untrue(reason: why.Reason, request: InstanceRequest, room: Room) -> list[str
             return list(_of_request(reason, next(one for one in request.devices if one.id == reason.request), room))
         case why.DevicesContended():
             return list(_contended_devices(reason, request, room))
+        case why.DevicesApart():
+            return list(_devices_apart(reason, request, room))
         case why.MemoryShort() | why.SharedCpusShort() | why.SharedOverRatio() if reason.cell is None:
             return list(_of_host_row(reason, request, room.offer))
         case (
@@ -220,12 +222,14 @@ def _of_request(
             yield from _differ(asked=(reason.asked, asked.count), offered=(reason.offered, len(every)))
             yield from _differ(free=(reason.free, _most_at_once(free, offer)), short=(True, reason.asked > reason.free))
         case why.DevicesFar():
-            near = oracle.usable_for(asked, room, frozenset(reason.cells))
+            is_choice = reason.guest_cells == 1 and bool(reason.cells)
+            sets = [frozenset((cell,)) for cell in reason.cells] if is_choice else [frozenset(reason.cells)]
+            near = max(_most_at_once(oracle.usable_for(asked, room, cells), offer) for cells in sets)
             places = {devices[n].cell for n in free}
             many = {cell: _most_at_once(tuple(n for n in free if devices[n].cell == cell), offer) for cell in places}
             elsewhere = many.pop(None, 0)
             yield from _differ(policy=(reason.policy, asked.numa_policy), asked=(reason.asked, asked.count))
-            yield from _differ(near=(reason.near, _most_at_once(near, offer)), short=(True, reason.near < reason.asked))
+            yield from _differ(near=(reason.near, near), short=(True, reason.near < reason.asked))
             yield from _differ(by_cell=(dict(reason.by_cell), many), elsewhere=(reason.elsewhere, elsewhere))
             yield from _differ(enough=(True, _most_at_once(free, offer) >= asked.count))
         case why.SocketsUnknown():
@@ -247,5 +251,28 @@ def _most_at_once(free: tuple[int, ...], offer: Offer) -> int:
 def _contended_devices(reason: why.DevicesContended, request: InstanceRequest, room: Room) -> Iterator[str]:
     named = [one for one in request.devices if one.id in reason.requests]
     yield from _differ(requests=(sorted(reason.requests), sorted(one.id for one in named)))
+    cells = None if reason.cells is None else frozenset(reason.cells)
     for one in named:
-        yield from _differ(alone=(True, oracle.can_serve([one], room, None)))
+        yield from _differ(alone=(True, oracle.can_serve([one], room, cells)))
+    free = tuple(sorted({n for one in named for n in oracle.usable_for(one, room, cells)}))
+    yield from _differ(asked=(reason.asked, tuple(one.count for one in named)))
+    yield from _differ(free=(reason.free, _most_at_once(free, room.offer)))
+    yield from _differ(together=(False, oracle.can_serve(named, room, cells)))
+    yield from _differ(why=(True, sum(reason.asked) > reason.free or reason.has_pfs))
+
+
+def _devices_apart(reason: why.DevicesApart, request: InstanceRequest, room: Room) -> Iterator[str]:
+    """The host cells are those that some guest cell fits on, which is what tells them from the host's."""
+    from_where = {one.request: one.cells for one in reason.requests}
+    named = [one for one in request.devices if one.id in from_where]
+    could = {
+        cell.facts.id for cell in room.offer.cells if any(_fits_alone(part, cell, request) for part in request.cells)
+    }
+    yield from _differ(guest_cells=(reason.guest_cells, len(request.cells)), several=(True, len(named) > 1))
+    yield from _differ(somewhere=(True, oracle.can_serve(named, room, frozenset(could))))
+    for chosen in itertools.combinations(sorted(could), reason.guest_cells):
+        yield from _differ(together=(False, oracle.can_serve(named, room, frozenset(chosen))))
+    for one in named:
+        anywhere = set(oracle.usable_for(one, room, frozenset()))
+        near = {cell for cell in could if set(oracle.usable_for(one, room, frozenset((cell,)))) - anywhere}
+        yield from _differ(cells=(from_where[one.id] or frozenset(), CpuSet(near)))

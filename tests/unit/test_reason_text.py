@@ -6,6 +6,7 @@ import typing
 from types import MappingProxyType
 from typing import Literal
 
+import msgspec
 import pytest
 
 from agent.core import reasons
@@ -50,6 +51,7 @@ def devices_far(policy: PciNumaPolicy, cells: str, near: int, by_cell: dict[int,
         near=near,
         by_cell=MappingProxyType(by_cell),
         elsewhere=elsewhere,
+        guest_cells=2,
     )
 
 
@@ -259,6 +261,13 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         ),
     ),
     (
+        msgspec.structs.replace(devices_far("required", "1-2", 1, {1: 1}, 0), guest_cells=1),
+        (
+            "Request alias:nic asks for 1 device on its own host cells (policy required); the guest could have any of "
+            "cells 1-2, where at most 1 is free (free on this host: 1 on cell 1)"
+        ),
+    ),
+    (
         devices_far("legacy", "", 0, {}, 0),
         (
             "Request alias:nic asks for 1 device on its own host cells or on none (policy legacy); no cell of this "
@@ -266,8 +275,33 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         ),
     ),
     (
-        reasons.DevicesContended(requests=("alias:a", "alias:b")),
-        "Requests alias:a and alias:b could each be served alone, but not together: they compete for the same devices",
+        reasons.DevicesContended(requests=("alias:a", "alias:b"), asked=(2, 1), free=2),
+        (
+            "Requests alias:a and alias:b could each be served alone, but not together: they ask for 2 and 1 devices, "
+            "only 2 that would do for any of them are free at once"
+        ),
+    ),
+    (
+        reasons.DevicesContended(requests=("part", "whole"), asked=(1, 1), free=4, cells=cpus("1"), has_pfs=True),
+        (
+            "Requests part and whole could each be served alone, but not together: they ask for 1 and 1 devices, 4 "
+            "that would do for any of them are free at once for a guest on cell 1, and a physical function and its "
+            "virtual ones exclude each other"
+        ),
+    ),
+    (
+        reasons.DevicesApart(
+            requests=(
+                reasons.ServedFrom(request="port0", cells=cpus("0")),
+                reasons.ServedFrom(request="port1", cells=cpus("1-2")),
+                reasons.ServedFrom(request="port2", cells=None),
+            ),
+            guest_cells=1,
+        ),
+        (
+            "Requests port0, port1 and port2 could each be served alone, but not together: port0 has devices near cell "
+            "0 only, port1 has devices near cells 1-2 only and port2 has devices anywhere; the guest has 1 cell"
+        ),
     ),
     (
         reasons.SocketsUnknown(request="p1", cells=cpus("0-1")),

@@ -55,7 +55,7 @@ def test_a_card_that_would_do_as_a_whole_and_in_parts_counts_by_its_parts() -> N
 def test_of_requests_that_are_too_much_together_only_those_that_are_in_each_others_way_are_named() -> None:
     room = Room(devices=(*nic(1, 0, 2), function(pf(2))))
     assert short(room, asks("part"), asks("other", "type-PCI"), asks("whole", "type-PF")) == (
-        DevicesContended(requests=("part", "whole")),
+        DevicesContended(requests=("part", "whole"), asked=(1, 1), free=2, has_pfs=True),
     )
     assert short(room, asks("part"), asks("other", "type-PCI")) == ()
 
@@ -63,7 +63,14 @@ def test_of_requests_that_are_too_much_together_only_those_that_are_in_each_othe
 def test_requests_that_are_served_from_here_only_one_by_one_are_told_together() -> None:
     room = Room(devices=(*nic(1, 0, 2), *nic(2, 1, 2)))
     assert short(room, asks("part"), asks("whole", "type-PF")) == ()
-    assert far(room, (0,), asks("part"), asks("whole", "type-PF")) == (DevicesContended(requests=("part", "whole")),)
+    assert far(room, (0,), asks("part"), asks("whole", "type-PF")) == (
+        DevicesContended(requests=("part", "whole"), asked=(1, 1), free=2, cells=CpuSet((0,)), has_pfs=True),
+    )
+
+
+def test_requests_for_more_devices_than_there_are_for_any_of_them_are_told_with_the_numbers() -> None:
+    room = Room(devices=nic(1, 0, 2))
+    assert short(room, asks("a", count=2), asks("b")) == (DevicesContended(requests=("a", "b"), asked=(2, 1), free=2),)
 
 
 def test_what_is_too_far_is_told_with_what_is_free_in_each_cell() -> None:

@@ -8,14 +8,14 @@ import msgspec
 
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.needs import Need
-from agent.core.fit.devices.serve import needs, serve, too_far, unserved
+from agent.core.fit.devices.serve import contended, needs, serve, too_far, unserved
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
 from agent.core.fit.order import ordered
 from agent.core.fit.pages import host_free_kib, host_takes_small
 from agent.core.fit.place import place_cell, placement_of
 from agent.core.fit.rules import FitRules, NoFit
-from agent.core.fit.search import Choice, Stopped, choose, nearest
+from agent.core.fit.search import Choice, Stopped, choose, could_have, nearest
 from agent.core.fit.sharing import Shared, share
 from agent.core.fit.table import Table, table_of
 from agent.core.fit.take import PlacementBroken, check, take
@@ -24,18 +24,25 @@ from agent.core.placement import CellPlacement, Placement
 from agent.core.reasons import (
     CellsContended,
     CpusUncertain,
-    DevicesContended,
+    DevicesApart,
+    DevicesFar,
     EmulatorHomeless,
     MemoryShort,
     NoRoomTogether,
     Reason,
     SearchStopped,
+    ServedFrom,
     SharedCpusShort,
     SharedOverRatio,
     TooFewCells,
 )
 
 AS_NOVA = FitRules()
+
+_MOST_LEFT_OUT = 16
+"""Requests up to which those that are not in the way of the others are left out of a reason: each takes a search."""
+
+_STEPS_EACH = 500
 
 
 def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Placement | NoFit:
@@ -120,7 +127,7 @@ def _why(
         guest_cells = CpuSet(request.cells[row].id for row in found.rows)
         yield CellsContended(guest_cells=guest_cells, cells=_ids(table.hosts, found.columns))
     elif found is None:
-        yield from _why_far(table, [need for need in wanted if need.is_hard], offer)
+        yield from _why_far(table, wanted, offer)
 
 
 def _why_not_together(request: InstanceRequest, table: Table, wanted: Sequence[Need]) -> Iterator[Reason]:
@@ -133,10 +140,46 @@ def _why_not_together(request: InstanceRequest, table: Table, wanted: Sequence[N
         yield NoRoomTogether(guest_cells=guest_cells, cells=_ids(table.hosts, union(table.rows)), requests=requests)
 
 
-def _why_far(table: Table, hard: Sequence[Need], offer: Offer) -> Iterator[Reason]:
-    """Each request on the host cells that are best for it; where each would be served there, it is their number."""
-    alone = [reason for need in hard for reason in too_far((need,), offer, nearest(table, need, offer))]
-    yield from alone or (DevicesContended(requests=tuple(need.request.id for need in hard)),)
+def _why_far(table: Table, wanted: Sequence[Need], offer: Offer) -> Iterator[Reason]:
+    """Each request on the host cells that are best for it; where each would be served there, why not all of them."""
+    cells = could_have(table)
+    alone = [
+        _far_from_any(reason, len(table.rows), cells)
+        for need in wanted
+        if need.is_hard
+        for reason in too_far((need,), offer, nearest(table, need, offer))
+    ]
+    if alone:
+        yield from alone
+    elif serve(wanted, offer, cells) is None:
+        yield contended(wanted, offer, cells)
+    else:
+        yield DevicesApart(
+            requests=tuple(_served_from(need, cells) for need in _apart(table, wanted, offer)),
+            guest_cells=len(table.rows),
+        )
+
+
+def _far_from_any(reason: Reason, guest_cells: int, cells: CpuSet) -> Reason:
+    """No cell is better than one that is as near: a guest of one cell is told all that it could have."""
+    if not isinstance(reason, DevicesFar):
+        return reason
+    return msgspec.structs.replace(reason, guest_cells=guest_cells, cells=cells if guest_cells == 1 else reason.cells)
+
+
+def _apart(table: Table, wanted: Sequence[Need], offer: Offer) -> list[Need]:
+    """Of needs for which no host cells will do, what is left without each that does not matter to it."""
+    left = list(wanted)
+    for need in wanted if len(wanted) <= _MOST_LEFT_OUT else ():
+        others = [one for one in left if one is not need]
+        if choose(table, others, offer, FitRules(most_steps=_STEPS_EACH)) is None:
+            left = others
+    return left
+
+
+def _served_from(need: Need, cells: CpuSet) -> ServedFrom:
+    near = CpuSet(cell for cell in cells if need.reach.get(cell, 0))
+    return ServedFrom(request=need.request.id, cells=near if need.is_hard else None)
 
 
 def _ids(hosts: Sequence[CellOffer], mask: int) -> CpuSet:

@@ -68,6 +68,12 @@ def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
     return CpuSet(search.ids[n] for n in CpuSet.from_mask(chosen or 0))
 
 
+def could_have(table: Table) -> CpuSet:
+    """Every host cell that is in some choice for the guest cells, devices aside, where there is any choice: a set that
+    can be matched can be made as large as any other, and so can one host cell."""
+    return CpuSet(table.hosts[n].facts.id for n in CpuSet.from_mask(union(table.rows)))
+
+
 class _Search:
     def __init__(self, table: Table, needs: Sequence[Need], offer: Offer) -> None:
         self._table, self._needs, self._offer = table, needs, offer

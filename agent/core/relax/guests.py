@@ -13,6 +13,7 @@ from agent.core.ledger import Holds
 from agent.core.reasons import (
     CpusShort,
     CpusUncertain,
+    DevicesApart,
     DevicesContended,
     DevicesFar,
     DevicesShort,
@@ -28,7 +29,7 @@ from agent.core.relax.values import Leaving
 from agent.core.snapshot import Snapshot
 
 _ABOUT_CPUS = (CpusShort, ThreadsShort, EmulatorCpuShort)
-_ABOUT_DEVICES = (DevicesShort, DevicesFar, DevicesContended)
+_ABOUT_DEVICES = (DevicesShort, DevicesFar, DevicesContended, DevicesApart)
 
 
 def at_best(offer: Offer, gone: Collection[Holds]) -> Offer:

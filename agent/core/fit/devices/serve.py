@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from agent.core.conflicts import Owner
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.assign import assign
 from agent.core.fit.devices.needs import Need, needs, sockets
 from agent.core.fit.host import Offer
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
 
-__all__ = ["needs", "serve", "too_far", "unserved"]
+__all__ = ["contended", "needs", "serve", "too_far", "unserved"]
 
 
 def serve(
@@ -52,7 +52,7 @@ def unserved(needs: Sequence[Need], offer: Offer) -> tuple[Reason, ...]:
     if serve(needs, offer, None) is not None:
         return ()
     short = tuple(_short(need, offer) for need in needs if serve((need,), offer, None) is None)
-    return short or (_contended(needs, offer, None),)
+    return short or (contended(needs, offer, None),)
 
 
 def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason, ...]:
@@ -64,17 +64,25 @@ def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason,
         return ()
     alone = needs if len(needs) == 1 else [need for need in needs if serve((need,), offer, cells) is None]
     far = tuple(_far(need, offer, cells) for need in alone)
-    return far or (_contended(needs, offer, cells),)
+    return far or (contended(needs, offer, cells),)
 
 
-def _contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> DevicesContended:
+def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> DevicesContended:
     """Of needs that are too much together, what is left without each that does not matter to it."""
     left = list(needs)
     for need in needs:
         others = [one for one in left if one is not need]
         if serve(others, offer, cells) is None:
             left = others
-    return DevicesContended(requests=tuple(need.request.id for need in left))
+    numbers = sorted({number for need in left for number in need.pools})
+    free = union(need.within(cells) for need in left)
+    return DevicesContended(
+        requests=tuple(need.request.id for need in left),
+        asked=tuple(need.request.count for need in left),
+        free=_most(numbers, free, offer),
+        cells=cells,
+        has_pfs=_has_pfs(numbers, free, offer),
+    )
 
 
 def _short(need: Need, offer: Offer) -> DevicesShort:
@@ -85,17 +93,23 @@ def _short(need: Need, offer: Offer) -> DevicesShort:
     return DevicesShort(
         request=need.request.id,
         asked=need.request.count,
-        free=_most(need.pools, offer),
+        free=_most(need.pools, need.free, offer),
         offered=offered.bit_count(),
         holders=_holders(offered & ~offer.free_devices, offer),
         specs=() if offered else need.request.specs,
     )
 
 
-def _most(numbers: Iterable[int], offer: Offer) -> int:
-    """Free devices of these pools that can be given at once: a physical function counts only where its virtual ones
-    would not do."""
-    pools, free = offer.facts.devices.pools, offer.free_devices
+def _has_pfs(numbers: Iterable[int], free: int, offer: Offer) -> bool:
+    """Any of these pools is of a physical function and another of its virtual ones."""
+    some = [pool for n in numbers if (pool := offer.facts.devices.pools[n]).devices & free]
+    return not {pool.family for pool in some if pool.is_pf}.isdisjoint(pool.family for pool in some if not pool.is_pf)
+
+
+def _most(numbers: Iterable[int], free: int, offer: Offer) -> int:
+    """Of these free devices of these pools, how many can be given at once: a physical function counts only where its
+    virtual ones would not do."""
+    pools = offer.facts.devices.pools
     some = [pools[n] for n in numbers if pools[n].devices & free]
     of_vfs = {pool.family for pool in some if not pool.is_pf}
     return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_pf and pool.family in of_vfs))
@@ -119,7 +133,7 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
     by_cell: dict[int | None, list[int]] = {}
     for number in need.pools:
         by_cell.setdefault(pools[number].first.cell, []).append(number)
-    counts = {cell: count for cell, mine in by_cell.items() if (count := _most(mine, offer))}
+    counts = {cell: count for cell, mine in by_cell.items() if (count := _most(mine, need.free, offer))}
     return DevicesFar(
         request=request.id,
         policy=request.numa_policy,
