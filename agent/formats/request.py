@@ -107,14 +107,20 @@ def _with_id(port: object, place: int) -> object:
 def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
     for name, (least, most) in LIMITS.items():
         if not least <= (number := getattr(spec.flavor, name)) <= most:
-            yield f"flavor.{name}: {number if abs(number) < 10**20 else 'it'} is not between {least} and {most}"
+            yield f"flavor.{name}: {_number(number)} is not between {least} and {most}"
     if len(spec.ports) > MOST_PORTS:
         yield f"ports: more than {MOST_PORTS}"
     if spec.group is not None:
         if len(spec.group.members) > MOST_MEMBERS:
             yield f"group.members: more than {MOST_MEMBERS}"
         if not 1 <= spec.group.max_server_per_host <= MOST_MEMBERS:
-            yield f"group.max_server_per_host: not between 1 and {MOST_MEMBERS}"
+            number = spec.group.max_server_per_host
+            yield f"group.max_server_per_host: {_number(number)} is not between 1 and {MOST_MEMBERS}"
+
+
+def _number(number: int) -> str:
+    # Python refuses to write an int of thousands of digits
+    return str(number) if abs(number) < 10**20 else "it"
 
 
 def _bad_names(spec: RequestSpec) -> Iterator[str]:
@@ -134,12 +140,13 @@ def _is_uuid(text: str) -> bool:
 
 
 def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
+    """As they stand: blanks count here as they do in a file."""
     pairs: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key.strip():
             raise FaultyInput(f"{option} {word}: it must be KEY=VALUE")
-        if key.strip() in pairs:
-            raise FaultyInput(f"{option} {word}: {key.strip()} is given twice")
-        pairs[key.strip()] = value.strip()
+        if key in pairs:
+            raise FaultyInput(f"{option} {word}: {key} is given twice")
+        pairs[key] = value
     return pairs

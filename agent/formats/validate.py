@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import json
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -29,13 +32,38 @@ _WORDS: Mapping[Any, str] = MappingProxyType(
 
 
 def decoded(text: bytes | str, what: str) -> object:
-    """JSON text as plain dicts and lists. what: names it in the sentence. Raises FaultyInput."""
+    """JSON text as plain dicts and lists. what: names it in the sentence. Raises FaultyInput, also for a name that is
+    twice in one object: nobody could tell which of the two counts."""
+    text = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    text = text.removeprefix(codecs.BOM_UTF8)
+    if not text.strip():
+        raise FaultyInput(f"{what} is empty")
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FaultyInput(f"{what} is UTF-16; save it as UTF-8")
     try:
-        return msgspec.json.decode(text)
+        data: object = msgspec.json.decode(text)
+        doubles = _doubles(text)
     except RecursionError as error:
         raise FaultyInput(f"{what} is nested too deeply") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise FaultyInput(f"{what} is not JSON: {brief(str(error))}") from error
+    if doubles:
+        raise FaultyInput(*_some(f'{what} has "{brief(name, 80)}" twice in one object' for name in doubles))
+    return data
+
+
+def _doubles(text: bytes) -> Iterable[str]:
+    """Names that are more than once in one object, which msgspec does not tell."""
+    found: dict[str, None] = {}
+
+    def look(pairs: list[tuple[str, object]]) -> None:
+        if len({name for name, _ in pairs}) < len(pairs):
+            counted = Counter(name for name, _ in pairs)
+            found.update(dict.fromkeys(name for name, number in counted.items() if number > 1))
+
+    # numbers are read already, and Python refuses to read long ones
+    json.loads(text, object_pairs_hook=look, parse_int=len, parse_float=len)
+    return found
 
 
 def validated(data: object, kind: type[T]) -> T:
@@ -59,7 +87,7 @@ def entry_path(path: str, key: str) -> str:
     return f'{path}["{brief(key, 80)}"]'
 
 
-def _some(faults: Iterator[str]) -> list[str]:
+def _some(faults: Iterable[str]) -> list[str]:
     found: list[str] = []
     for fault in faults:
         if len(found) == MOST_FAULTS:

@@ -122,7 +122,7 @@ def test_only_a_post_asks(api: Api, method: str) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (b"", 400, "The request is not JSON"),
+        (b"", 400, "The request is empty"),
         (b"\0\xff", 400, "The request is not JSON"),
         (b"[" * 200_000, 400, "The request is nested too deeply"),
         (b"[]", 400, "An object is expected"),

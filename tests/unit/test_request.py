@@ -104,7 +104,7 @@ def test_numbers_beyond_what_any_guest_has_are_refused() -> None:
     group = {"id": "g", "max_server_per_host": 0, "members": [UUID] * 1001}
     assert faults_of({"flavor": FLAVOR, "group": group}) == (
         "group.members: more than 1000",
-        "group.max_server_per_host: not between 1 and 1000",
+        "group.max_server_per_host: 0 is not between 1 and 1000",
     )
 
 
@@ -133,7 +133,11 @@ def test_names_that_would_mix_guests_or_ports_up_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        (b"", "The request is not JSON"),
+        (b"", "The request is empty"),
+        (b" \n", "The request is empty"),
+        ('{"flavor": {}}'.encode("utf-16"), "The request is UTF-16; save it as UTF-8"),
+        (b'{"a\\u001b": 1, "a\x1b": 1}', "The request is not JSON"),
+        (b'{"a\\u001b": 1, "a\\u001B": 1}', 'The request has "a\\x1b" twice in one object'),
         (b"\xff\x00", "The request is not JSON"),
         (b"[" * 100_000, "The request is nested too deeply"),
         (b'{"flavor":' * 50_000, "The request is nested too deeply"),
@@ -150,6 +154,28 @@ def test_hostile_texts_are_refused_in_one_printable_line(text: bytes, start: str
     assert fault.startswith(start)
     assert fault.isprintable()
     assert len(fault) < 500
+
+
+def test_a_name_that_is_twice_in_one_object_is_refused_at_any_depth() -> None:
+    text = (
+        '{"flavor": {"vcpus": 1, "vcpus": 2, "memory_mb": 1, "extra_specs": {"a": "1", "a": "1"}}, "ports": [{}, {}]}'
+    )
+    assert faults_of(text) == (
+        'The request has "a" twice in one object',
+        'The request has "vcpus" twice in one object',
+    )
+    flood = "{" + ", ".join(f'"x{n}": 1, "x{n}": 2' for n in range(100)) + "}"
+    assert (len(faults_of(flood)), faults_of(flood)[-1]) == (21, "and more")
+
+
+def test_a_mark_of_the_byte_order_before_utf_8_does_not_count() -> None:
+    text = json.dumps({"flavor": FLAVOR})
+    assert request.from_json(text.encode("utf-8-sig")) == request.from_json(text)
+
+
+def test_blanks_in_words_of_a_command_line_count_as_in_a_file() -> None:
+    read = request.from_words(vcpus=2, memory_mb=2048, extra_specs=[" a = b "], properties=["c=d "])
+    assert (dict(read.flavor.extra_specs), dict(read.image.properties)) == ({" a ": " b "}, {"c": "d "})
 
 
 def test_a_flood_of_faults_is_cut() -> None:
