@@ -15,6 +15,8 @@ from agent.render.words import size
 
 def read(name: str, most: int, option: str) -> bytes:
     """A file, or standard input by the name -; most: bytes. Raises HostReadError that names the option."""
+    if not name:
+        raise HostReadError(f"{option}: the name of the file is empty")
     try:
         if name == "-":
             text = sys.stdin.buffer.read(most + 1)
@@ -26,6 +28,11 @@ def read(name: str, most: int, option: str) -> bytes:
     if len(text) > most:
         raise HostReadError(f"{option} {plain(name)}: it is longer than {size(most // 1024)}")
     return text
+
+
+def shown(name: str) -> str:
+    """How a file that is read is named in a sentence."""
+    return "standard input" if name == "-" else plain(name)
 
 
 def write(name: str, content: bytes, option: str) -> None:

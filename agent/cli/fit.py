@@ -5,32 +5,35 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from agent.cli import exits, files, output, source
+from agent.cli import exits, files, output
 from agent.cli.command import HostCommand
 from agent.cli.exits import BadArguments
+from agent.cli.fit_rows import in_short, rows
 from agent.core.dry_run import CountAnswer, FitAnswer, try_count, try_fit
 from agent.core.fit.host import host_facts
 from agent.core.flavor import Faults
 from agent.core.instance import RequestSpec
 from agent.core.pci import PciAddress
-from agent.core.placement import Placement
-from agent.core.reason_text import sentence
 from agent.core.relax.values import Relaxations
 from agent.core.report import report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
-from agent.core.words import count, plain
+from agent.core.words import count
 from agent.errors import FaultyInput, HostReadError
 from agent.formats import request, snapshot_file, wire
 from agent.formats.envelope import Refusal, contradictory, invalid
-from agent.formats.fit_answer import count_document, fit_document
-from agent.render.fit_text import place, placement_text, refusal_text
+from agent.formats.fit_answer import count_document, empty_fields, fit_document
+from agent.render.fit_text import placement_text, refusal_text
+from agent.render.table import wrap
 
 MOST_GUESTS = 10_000
 LONGEST_SNAPSHOT = 1 << 28
 COLUMNS = ("fits", "part", "cell", "what")
+MOST_SHOWN = 20
+"""Guests of a count whose places are told to people."""
 
 
 Found = FitAnswer | CountAnswer
@@ -39,9 +42,27 @@ Found = FitAnswer | CountAnswer
 class _Faulty(BadArguments):
     """The request has to change; the refusal is what the API would answer."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__("\n".join(refusal.reasons) or refusal.message)
+    def __init__(self, refusal: Refusal, file: str | None) -> None:
+        said = refusal.reasons or (refusal.message,)
+        name = "" if file is None else f"{files.shown(file)}: "
+        super().__init__("\n".join(f"{name}{sentence}" for sentence in said))
         self.refusal = refusal
+
+
+class _Once(argparse.Action):
+    """An option whose second value would replace the first silently."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice")
+        setattr(namespace, self.dest, values)
 
 
 class Fit(HostCommand):
@@ -59,9 +80,9 @@ class Fit(HostCommand):
         """Adds the guest and where else to look."""
         parser = super().get_parser(prog_name)
         guest = parser.add_argument_group("the guest")
-        guest.add_argument("--request", metavar="FILE", help="a request as JSON; - is standard input")
-        guest.add_argument("--vcpus", type=int, metavar="N", help="the flavor's, instead of a file")
-        guest.add_argument("--memory-mb", type=int, metavar="MIB", help="the flavor's")
+        guest.add_argument("--request", metavar="FILE", action=_Once, help="a request as JSON; - is standard input")
+        guest.add_argument("--vcpus", type=int, metavar="N", action=_Once, help="the flavor's, instead of a file")
+        guest.add_argument("--memory-mb", type=int, metavar="MIB", action=_Once, help="the flavor's")
         guest.add_argument(
             "--extra-spec", metavar="KEY=VALUE", action="append", default=[], help="of the flavor; repeat for more"
         )
@@ -69,10 +90,14 @@ class Fit(HostCommand):
             "--image-property", metavar="KEY=VALUE", action="append", default=[], help="of the image; repeat for more"
         )
         guest.add_argument("--port", metavar="JSON", action="append", default=[], help='as {"vnic_type": "direct"}')
-        guest.add_argument("--group", metavar="JSON", help='as {"id": "g", "policy": "anti-affinity"}')
-        guest.add_argument("--count", type=int, metavar="N", help="how many such guests fit at once, at most N")
+        guest.add_argument("--group", metavar="JSON", action=_Once, help='as {"id": "g", "policy": "anti-affinity"}')
+        guest.add_argument(
+            "--count", type=int, metavar="N", action=_Once, help="how many such guests fit at once, at most N"
+        )
         where = parser.add_argument_group("a host in a file")
-        where.add_argument("--snapshot", metavar="FILE", help="as agentctl snapshot writes, or the short form")
+        where.add_argument(
+            "--snapshot", metavar="FILE", action=_Once, help="as agentctl snapshot writes, or the short form"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -81,11 +106,13 @@ class Fit(HostCommand):
             return self._answered(parsed_args)
         except _Faulty as error:
             if parsed_args.formatter in output.DATA_FORMATS:
-                refusal = output.Answer(wire.to_builtins(error.refusal), (), (), str)
+                nothing = dict.fromkeys((*FitAnswer.__struct_fields__, *CountAnswer.__struct_fields__, "count"))
+                refusal = output.Answer(wire.to_builtins(error.refusal), (), (), str, others=nothing)
                 output.write(refusal, parsed_args.formatter, self.app.stdout, parsed_args)
             raise
 
     def _answered(self, parsed_args: argparse.Namespace) -> int:
+        self._check_places(parsed_args)
         spec = _spec(parsed_args)
         if parsed_args.count is not None and not 1 <= parsed_args.count <= MOST_GUESTS:
             raise BadArguments(f"--count {parsed_args.count}: not between 1 and {MOST_GUESTS}")
@@ -100,30 +127,48 @@ class Fit(HostCommand):
 
     def _ask(self, spec: RequestSpec, options: argparse.Namespace) -> tuple[Found, HostTopology | None]:
         where = self.app.source
-        if options.snapshot is None and options.count is None and where.should_ask_agent(self.app.say):
-            return self._ask_agent(spec, where)
-        snapshot = _read_snapshot(options.snapshot) if options.snapshot is not None else self._look(where)
+        asks_agent = options.snapshot is None and where.should_ask_agent(self.app.say)
+        if asks_agent and options.count is None:
+            return self._ask_agent(spec, options)
+        if options.snapshot is not None:
+            snapshot = _read_snapshot(options.snapshot)
+        else:
+            snapshot = self._checked(where.ask_snapshot() if asks_agent else where.look_snapshot())
         facts = host_facts(snapshot.topology, snapshot.config)
         if options.count is None:
             found: Found | Faults = try_fit(spec, snapshot, facts)
         else:
             found = try_count(spec, snapshot, facts, options.count)
         if isinstance(found, Faults):
-            raise _Faulty(contradictory(found.faults))
+            raise _Faulty(contradictory(found.faults), options.request)
         return found, snapshot.topology
 
-    def _ask_agent(self, spec: RequestSpec, where: source.Source) -> tuple[Found, HostTopology | None]:
-        found = where.ask_fit(spec)
+    def _ask_agent(self, spec: RequestSpec, options: argparse.Namespace) -> tuple[Found, HostTopology | None]:
+        found = self.app.source.ask_fit(spec)
         if isinstance(found, Refusal):
-            raise _Faulty(found)
+            raise _Faulty(found, options.request)
         has_devices = found.placement is not None and bool(found.placement.devices)
-        return found, where.ask_topology() if has_devices else None
+        return found, self.app.source.ask_topology() if has_devices else None
 
-    def _look(self, where: source.Source) -> Snapshot:
-        snapshot = where.snapshot(self.app.say)
+    def _checked(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, what could not be seen of it told. Raises HostReadError when it knows no CPU."""
         seen = report(snapshot, now_s=time.monotonic(), interval_s=math.inf)
         self.warn(self.with_host(seen))
         return snapshot
+
+    def _check_places(self, options: argparse.Namespace) -> None:
+        """A host in a file is the only one that is looked at. Raises BadArguments."""
+        given = self.app.options
+        others = {
+            "--socket": given.socket,
+            "--direct": given.direct,
+            "--sysfs-root": given.sysfs_root,
+            "--connect": given.connect,
+            "--config-file": given.config_file,
+        }
+        beside = [option for option, value in others.items() if value]
+        if options.snapshot is not None and beside:
+            raise BadArguments(f"the host is that of --snapshot or that of {', '.join(beside)}, not both")
 
     def _text(self, found: Found, cells: Mapping[PciAddress, int | None]) -> str:
         if isinstance(found, CountAnswer):
@@ -134,12 +179,19 @@ class Fit(HostCommand):
 
     def _counted(self, found: CountAnswer) -> str:
         likes = count(found.asked, "such guest")
-        if found.fits:
-            return f"There is room for {likes}, one beside the other.\n"
         if not found.placements:
-            return self._refusal(found.last, looked_for_help=True)
+            return f"There is room for none of {likes}. The first:\n{self._refusal(found.last, looked_for_help=True)}"
+        lines = [
+            wrap(f"guest {number}: {in_short(placement)}", self.width, first="  ", rest="    ")
+            for number, placement in enumerate(found.placements[:MOST_SHOWN], 1)
+        ]
+        if (more := len(found.placements) - MOST_SHOWN) > 0:
+            lines.append(f"  and {more} more, all of which -f json has\n")
+        places = "".join(lines)
+        if found.fits:
+            return f"There is room for {likes}, one beside the other:\n{places}"
         next_one = self._refusal(found.last, looked_for_help=False)
-        return f"There is room for {len(found.placements)} of {likes}. The next:\n{next_one}"
+        return f"There is room for {len(found.placements)} of {likes}:\n{places}The next:\n{next_one}"
 
     def _refusal(self, found: FitAnswer, *, looked_for_help: bool) -> str:
         would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked_for_help else None
@@ -166,7 +218,7 @@ def _spec(options: argparse.Namespace) -> RequestSpec:
             group=options.group,
         )
     except FaultyInput as error:
-        raise _Faulty(invalid(error.faults)) from error
+        raise _Faulty(invalid(error.faults), options.request) from error
     except HostReadError as error:
         raise BadArguments(str(error)) from error
 
@@ -177,7 +229,7 @@ def _read_snapshot(name: str) -> Snapshot:
     try:
         return snapshot_file.from_json(text)
     except FaultyInput as error:
-        raise FaultyInput(*(f"{plain(name)}: {fault}" for fault in error.faults)) from error
+        raise FaultyInput(*(f"{files.shown(name)}: {fault}" for fault in error.faults)) from error
 
 
 def _remarks(answer: FitAnswer) -> Iterator[str]:
@@ -190,38 +242,6 @@ def _remarks(answer: FitAnswer) -> Iterator[str]:
 
 def _answer(found: Found, text: Callable[[], str]) -> output.Answer:
     data = fit_document(found) if isinstance(found, FitAnswer) else count_document(found)
-    rows = [[found.fits, *row] for row in _rows(found)]
-    return output.Answer(data, COLUMNS, rows, text, exits.OK if found.fits else exits.FOUND)
-
-
-def _rows(found: Found) -> Iterator[tuple[str, int | None, str]]:
-    """What stands in tables: each part of the placement, or each reason; of a count how many, and then why not more."""
-    if isinstance(found, CountAnswer):
-        yield "count", None, f"{len(found.placements)} of {found.asked}"
-        if found.fits:
-            return
-    last = found.last if isinstance(found, CountAnswer) else found
-    for reason in last.reasons:
-        where = place(reason)
-        yield where.part, where.cell, sentence(reason)
-    if last.placement is not None and isinstance(found, FitAnswer):
-        yield from _placed(last.placement)
-
-
-def _placed(placement: Placement) -> Iterator[tuple[str, int | None, str]]:
-    for cell in placement.cells:
-        pins = ",".join(f"{vcpu}:{cpu}" for vcpu, cpu in sorted(cell.pins.items()))
-        said = {
-            "pins": pins,
-            "shared": cell.shared_cpus,
-            "idle": cell.idle_cpus,
-            "memory_kib": cell.memory_kib,
-            "page_size_kib": cell.page_size_kib,
-        }
-        yield f"guest cell {cell.guest_cell}", cell.host_cell, " ".join(f"{k}={v}" for k, v in said.items() if v)
-    if not placement.cells:
-        yield "guest", None, f"shared={placement.shared_cpus} memory_kib={placement.memory_kib}"
-    if placement.emulator_cpus:
-        yield "emulator", None, f"cpus={placement.emulator_cpus}"
-    for given in placement.devices:
-        yield given.request, None, ",".join(map(str, given.devices))
+    lines = [[found.fits, *row] for row in rows(found)]
+    code = exits.OK if found.fits else exits.FOUND
+    return output.Answer(data, COLUMNS, lines, text, code, others=empty_fields(found))

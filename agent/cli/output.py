@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO
 
 from cliff.formatters.base import ListFormatter, SingleFormatter
@@ -22,6 +23,7 @@ class Answer(NamedTuple):
     """data: plain dicts and lists, for json and yaml. columns, rows: the same flat, for table, value and csv.
 
     text: for people, made only when asked for. single: about one thing; `columns` names its facts, `rows` is one row.
+    others: keys of json and yaml that another answer to the same question has; they may be asked for.
     """
 
     data: Any
@@ -30,6 +32,7 @@ class Answer(NamedTuple):
     text: Callable[[], str]
     code: int = exits.OK
     single: bool = False
+    others: Mapping[str, object] = MappingProxyType({})
 
 
 class Sheet(NamedTuple):
@@ -61,7 +64,7 @@ def write(answer: Answer, form: str, stdout: TextIO, options: argparse.Namespace
         stdout.write(answer.text())
         return
     if form in DATA_FORMATS:
-        sheet = _data_sheet(answer.data, options.columns)
+        sheet = _data_sheet(answer.data, options.columns, answer.others)
     else:
         # blanks part the columns of "value": an empty one, or a list with blanks, would shift those behind it
         of_value = form == "value"
@@ -89,10 +92,10 @@ def cell(value: object, nothing: str = "", gap: str = " ") -> str | int:
     return plain(str(value))
 
 
-def _data_sheet(data: Any, wanted: Sequence[str]) -> Sheet:
+def _data_sheet(data: Any, wanted: Sequence[str], others: Mapping[str, object]) -> Sheet:
     """A list's items are all of one kind: the keys of the first are those of all."""
     single = isinstance(data, Mapping)
-    items = [_chosen_keys(item, wanted) for item in ([data] if single else data)]
+    items = [_chosen_keys(item, wanted, others) for item in ([data] if single else data)]
     return Sheet(list(items[0]) if items else [], [list(item.values()) for item in items], single)
 
 
@@ -126,8 +129,11 @@ def _formatter(form: str) -> ListFormatter | SingleFormatter:
     return ValueFormatter()
 
 
-def _chosen_keys(data: Mapping[str, Any], wanted: Sequence[str]) -> Mapping[str, Any]:
-    return {name: data[name] for name in _existing(wanted, list(data))} if wanted else data
+def _chosen_keys(data: Mapping[str, Any], wanted: Sequence[str], others: Mapping[str, object]) -> Mapping[str, Any]:
+    if not wanted:
+        return data
+    known = {**others, **data}
+    return {name: known[name] for name in _existing(wanted, [*data, *(name for name in others if name not in data)])}
 
 
 def _existing(wanted: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -46,26 +46,34 @@ class Source(Value, frozen=True, kw_only=True):
 
         Raises DaemonUnavailable, LibvirtUnavailable and the other AgentErrors, each with a sentence for the operator.
         """
-        return self.ask() if self.should_ask_agent(say) else self.look()
+        return self.ask() if self.should_ask_agent(say, lost="'since' is not known") else self.look()
 
     def snapshot(self, say: Callable[[str], None]) -> Snapshot:
         """The picture that the agent answers from, else a look's. Raises as `report`."""
-        if not self.should_ask_agent(say):
-            from agent.look import one_snapshot
+        return self.ask_snapshot() if self.should_ask_agent(say) else self.look_snapshot()
 
-            return self._looked(one_snapshot)
+    def should_ask_agent(self, say: Callable[[str], None], *, lost: str = "") -> bool:
+        """Whether the agent is to be asked; `say` is told when it is missing and the host is looked at instead. lost:
+        what only the agent would know."""
+        if self.sysfs_root is not None or self.direct:
+            return False
+        if self.socket is None and not Path(DEFAULT_SOCKET).exists():
+            end = f", {lost}" if lost else ""
+            say(f"no compute-agent answers at {DEFAULT_SOCKET}: looking at the host directly{end}")
+            return False
+        return True
+
+    def ask_snapshot(self) -> Snapshot:
+        """The picture that the daemon answers from. Raises as `ask`."""
         from agent.formats.snapshot_file import FullSnapshot, restored
 
         return restored(self._client().value("/v1/snapshot", FullSnapshot))
 
-    def should_ask_agent(self, say: Callable[[str], None]) -> bool:
-        """Whether the agent is to be asked; `say` is told when it is missing and the host is looked at instead."""
-        if self.sysfs_root is not None or self.direct:
-            return False
-        if self.socket is None and not Path(DEFAULT_SOCKET).exists():
-            say(f"no compute-agent answers at {DEFAULT_SOCKET}: looking at the host directly, 'since' is not known")
-            return False
-        return True
+    def look_snapshot(self) -> Snapshot:
+        """The picture of one look. Raises as `look`."""
+        from agent.look import one_snapshot
+
+        return self._looked(one_snapshot)
 
     def ask(self) -> Report:
         """The daemon's report. Raises DaemonUnavailable and what else the client raises."""

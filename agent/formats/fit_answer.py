@@ -18,6 +18,12 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
     return {name: value for name, value in wire.to_builtins(answer).items() if name not in left_out}
 
 
+def empty_fields(answer: FitAnswer | CountAnswer) -> dict[str, Any]:
+    """What the other answer to the same question has, each as empty as it would be here."""
+    of_one: dict[str, Any] = {} if isinstance(answer, CountAnswer) else {"placement": None}
+    return {**of_one, "reasons": [], "relaxations": [], "untried": 0}
+
+
 def count_document(answer: CountAnswer) -> dict[str, Any]:
     """{"fits": ..., "asked": N, "count": how many, "placements": [...]}; and why not one more when not all fit."""
     document = fit_document(answer.last)

@@ -197,12 +197,90 @@ def test_how_many_fit_one_beside_the_other(run: Run, host: Callable[..., str]) -
     assert [cell["pins"] for one in told["placements"] for cell in one["cells"]] == [{"0": 5}, {"0": 6}, {"0": 7}]
     assert [reason["type"] for reason in told["reasons"] if reason["cell"] == 1] == ["cpus-short"]
     assert run(*guest(1, *PINNED, "--snapshot", host(pinned="4"), "--count", "3")) == Done(
-        0, "There is room for 3 such guests, one beside the other.\n", ""
+        0,
+        "There is room for 3 such guests, one beside the other:\n"
+        "  guest 1: cell 1: CPU 5\n  guest 2: cell 1: CPU 6\n  guest 3: cell 1: CPU 7\n",
+        "",
     )
     text = run(*guest(1, *PINNED, "--snapshot", host(pinned="4"), "--count", "4")).out
-    assert text.startswith("There is room for 3 of 4 such guests. The next:\nIt does not fit")
+    assert text.startswith("There is room for 3 of 4 such guests:\n  guest 1: cell 1: CPU 5\n")
+    assert "  guest 3: cell 1: CPU 7\nThe next:\nIt does not fit" in text
     assert "guest-1" in text
     assert "It would fit" not in text
+
+
+def test_a_count_tells_the_place_of_each_guest_in_a_line(run: Run, host: Callable[..., str]) -> None:
+    asked = ("--extra-spec", "pci_passthrough:alias=nic:1", "--extra-spec", "hw:numa_nodes=2")
+    where = host(alias=alias("preferred"), share_cells=True, shared="0-3", dedicated="4-7")
+    table = run(
+        *guest(2, *PINNED, *asked, "--count", "1", "--snapshot", where, "-f", "value", "-c", "part", "-c", "what")
+    )
+    assert table.out == f"count 1 of 1\nguest 1 cell 1: CPUs 4-5; device {PF}\n"
+    none = run(*guest(9, *PINNED, "--count", "3", "--snapshot", host())).out
+    assert none.startswith("There is room for none of 3 such guests. The first:\nIt does not fit, for ")
+    assert "It would fit\n" in none
+    floating = run(*guest(1, "--count", "1", "--snapshot", host())).out.splitlines()
+    assert floating[1] == "  guest 1: floating over CPUs 0-3"
+    lines = run(*guest(1, "--memory-mb", "1", "--count", "1", "--snapshot", host()))
+    assert (lines.code, "--memory-mb is given twice" in lines.err) == (2, True)
+
+
+def test_of_many_guests_the_first_are_told_and_where_all_are(run: Run, host: Callable[..., str]) -> None:
+    lines = run("fit", "--vcpus", "1", "--memory-mb", "1", "--count", "23", "--snapshot", host(cpu_allocation_ratio=16))
+    assert (lines.code, len(lines.out.splitlines())) == (0, 22)
+    assert lines.out.endswith("  and 3 more, all of which -f json has\n")
+
+
+@pytest.mark.parametrize("option", ["--request", "--vcpus", "--memory-mb", "--group", "--count", "--snapshot"])
+def test_an_option_that_is_given_twice_is_refused(run: Run, host: Callable[..., str], option: str) -> None:
+    done = run("fit", option, "1", option, "1")
+    assert (done.code, done.out) == (2, "")
+    assert f"{option} is given twice" in done.err
+
+
+@pytest.mark.parametrize(
+    "other", [("--direct",), ("--sysfs-root", "/x"), ("--socket", "/x"), ("--connect", "x"), ("--config-file", "x")]
+)
+def test_a_host_in_a_file_beside_another_is_refused(run: Run, host: Callable[..., str], other: tuple[str, ...]) -> None:
+    said = f"agentctl: the host is that of --snapshot or that of {other[0]}, not both\n"
+    assert run(*guest(1, "--snapshot", host(), *other)) == Done(2, "", said)
+    assert run(*other, *guest(1, "--snapshot", host())) == Done(2, "", said)
+
+
+@pytest.mark.parametrize("option", ["--snapshot", "--request"])
+def test_a_file_without_a_name_is_refused(run: Run, option: str) -> None:
+    done = run("fit", *(("--vcpus", "1", "--memory-mb", "1") if option == "--snapshot" else ()), option, "")
+    assert (done.code, done.err) == (
+        3 if option == "--snapshot" else 2,
+        f"agentctl: {option}: the name of the file is empty\n",
+    )
+
+
+def test_a_column_of_the_other_answer_is_empty(run: Run, host: Callable[..., str]) -> None:
+    def column(name: str, *asked: str) -> Done:
+        return run(*asked, "--snapshot", host(), "-f", "json", "-c", name)
+
+    fits, does_not = guest(2, *PINNED), guest(9, *PINNED)
+    assert [column("reasons", *fits).json, column("placement", *does_not).json] == [
+        {"reasons": []},
+        {"placement": None},
+    ]
+    assert [column("reasons", *fits).code, column("placement", *does_not).code] == [0, 1]
+    assert column("reasons", *fits, "--count", "1").json == {"reasons": []}
+    assert column("count", *fits).code == 2
+    faulty = column("fits", *guest(1, *ODD))
+    assert (faulty.code, faulty.json, "is none of" in faulty.err) == (2, {"fits": None}, True)
+
+
+def test_the_faults_of_a_request_in_a_file_name_the_file(run: Run, host: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    for flavor, said in (
+        ({"vcpus": 0, "memory_mb": 1}, "flavor.vcpus: 0 is not between 1 and 4096"),
+        ({"vcpus": 2, "memory_mb": 1, "extra_specs": {"hw:cpu_policy": "nix"}}, "hw:cpu_policy=nix of the flavor is"),
+    ):
+        path.write_text(json.dumps({"flavor": flavor}))
+        done = run("fit", "--request", str(path), "--snapshot", host())
+        assert (done.code, done.err.startswith(f"agentctl: {path}: {said}")) == (2, True)
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "10001", "x"])

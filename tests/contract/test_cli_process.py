@@ -316,7 +316,12 @@ def test_without_an_agent_it_looks_itself_and_says_so(tmp_path: Path) -> None:
     if default.exists():
         pytest.skip(f"an agent runs on this machine ({default}), so agentctl asks it")
     text = refusal("usage", "--connect", uri)
-    assert text.startswith(f"agentctl: no compute-agent answers at {default}: looking at the host directly, ")
+    said = f"agentctl: no compute-agent answers at {default}: looking at the host directly"
+    assert text.startswith(f"{said}, 'since' is not known\n")
+    for command in (("fit", "--vcpus", "1", "--memory-mb", "1"), ("snapshot",)):
+        text = refusal(*command, "--connect", uri)
+        assert text.startswith(f"{said}\n")
+        assert text.count("no compute-agent") == 1
 
 
 def test_a_fault_is_one_line_and_debug_shows_where(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
