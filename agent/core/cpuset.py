@@ -188,7 +188,8 @@ def _range_text(first: int, last: int) -> str:
 def _group_mask(part: str, text: str) -> int:
     match = _GROUP.fullmatch(part)
     if match is None:
-        raise ValueError(f"{_quoted(part)} in {_quoted(text)} is not a CPU number or range")
+        place = "" if part == text else f" in {_quoted(text)}"
+        raise ValueError(f"{_quoted(part)}{place} is not a CPU number or range")
     first = int(match["first"])
     last = first if match["last"] is None else int(match["last"])
     if last < first or last >= HIGHEST_ID:

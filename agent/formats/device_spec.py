@@ -19,6 +19,9 @@ SPEC_KEYS = frozenset({"address", "devname", "vendor_id", "product_id"})
 _LIKE = 0.6
 """From here on a key is rather a mistyped one of nova's than a tag: "vendor" for vendor_id would offer every device."""
 
+_VERY_LIKE = 0.75
+"""From here on it is refused in a file that a person wrote; a configuration may have worked so for years."""
+
 _HIGHEST = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "function": 0x7}
 _DIGITS = {"domain": 4, "bus": 2, "slot": 2, "function": 1}
 
@@ -54,6 +57,13 @@ def device_specs(text: str) -> tuple[tuple[DeviceSpec, ...], tuple[str, ...]]:
 def _mistyped(key: str) -> list[str]:
     near = difflib.get_close_matches(key.lower(), sorted(SPEC_KEYS | NOVA_TAGS), 1, _LIKE)
     return [f"{key} is a tag that nothing asks for, where {near[0]} may be meant"] if near else []
+
+
+def meant_by(key: str) -> str | None:
+    """The key of nova's that is most likely mistyped here; None for a key of nova's or a tag of somebody's own."""
+    known = SPEC_KEYS | NOVA_TAGS
+    near = [] if key in known else difflib.get_close_matches(key[:80].lower(), sorted(known), 1, _VERY_LIKE)
+    return near[0] if near else None
 
 
 def _device_spec(data: Mapping[str, object]) -> DeviceSpec:

@@ -17,7 +17,7 @@ from agent.core.pci_request import Alias
 from agent.core.placement import Placement
 from agent.core.snapshot import Identity, Snapshot, configured, first
 from agent.core.what_if import with_guest
-from agent.core.words import brief
+from agent.core.words import agrees, brief, plural
 from agent.errors import FaultyInput
 from agent.formats import device_spec, pci_alias, short_spelling
 from agent.formats.short_form import CpuList, ShortCell, ShortSnapshot
@@ -29,6 +29,7 @@ MOST_CELLS = 1024
 MOST_MB = 1 << 40
 MOST_DEVICES = 10_000
 MOST_VCPUS = 1 << 20
+MOST_RATIO = 1_000_000
 _FOUR_DIGITS = re.compile(r"[0-9a-f]{4}")
 
 
@@ -58,12 +59,15 @@ class _Reader:
         short = self._short
         by_cell, anywhere = self._used_memory()
         cells = tuple(self._cell(cell, f"cells[{n}]", by_cell.get(cell.id, 0)) for n, cell in enumerate(short.cells))
-        known = self._disjoint(((cell.short.id, cell.cpus) for cell in cells), "cells")
+        known = self._disjoint(((f"cell {cell.short.id}", cell.cpus) for cell in cells), "cells")
         self._check_numbers()
         self._check_devices()
         self._check_places()
+        self._check_reserves()
         devices, specs = self._offered()
         dedicated, shared, pinned = (self._cpu_set(name, cells, known) for name in ("dedicated", "shared", "pinned"))
+        if dedicated is not None and pinned is not None:
+            self._check_within("pinned", pinned & known, dedicated, "not among the dedicated CPUs")
         config = self._config(dedicated, shared, specs)
         host = CheckedHost(cells, devices, pinned or CpuSet(), anywhere, config)
         if self.faults:
@@ -86,18 +90,24 @@ class _Reader:
 
     def _groups(self, lists: Iterable[CpuList], path: str, within: CpuSet) -> tuple[CpuSet, ...]:
         groups = [self._cpus(text, f"{path}[{n}]") for n, text in enumerate(lists)]
-        both = self._disjoint(enumerate(groups), path)
-        if not both <= within:
-            self.faults.append(f"{path}: CPUs {both - within} are not among the CPUs of the cell")
+        both = self._disjoint(((f"[{n}]", group) for n, group in enumerate(groups)), path)
+        self._check_within(path, both, within, "not among the CPUs of the cell")
         return tuple(group for group in groups if group)
 
-    def _disjoint(self, groups: Iterable[tuple[int, CpuSet]], path: str) -> CpuSet:
+    def _disjoint(self, groups: Iterable[tuple[str, CpuSet]], path: str) -> CpuSet:
         seen = CpuSet()
-        for number, group in groups:
-            if twice := seen & group:
-                self.faults.append(f"{path}: CPUs {twice} are in {number} and in another one before it")
+        named: list[tuple[str, CpuSet]] = []
+        for name, group in groups:
+            if not seen.isdisjoint(group):
+                earlier, twice = next((one, cpus & group) for one, cpus in named if not cpus.isdisjoint(group))
+                self.faults.append(f"{path}: {plural(twice)} {agrees(twice, 'is', 'are')} in {earlier} and in {name}")
             seen |= group
+            named.append((name, group))
         return seen
+
+    def _check_within(self, path: str, cpus: CpuSet, within: CpuSet, lost: str) -> None:
+        if beyond := cpus - within:
+            self.faults.append(f"{path}: {plural(beyond)} {agrees(beyond, 'is', 'are')} {lost}")
 
     def _cpus(self, given: CpuList, path: str) -> CpuSet:
         try:
@@ -117,8 +127,7 @@ class _Reader:
         for path, text, within, lost in given:
             cpus = CpuSet() if text is None else self._cpus(text, path)
             found |= cpus
-            if not cpus <= within:
-                self.faults.append(f"{path}: CPUs {cpus - within} are {lost}")
+            self._check_within(path, cpus, within, lost)
         return None if all(text is None for _, text, _, _ in given) else found
 
     def _used_memory(self) -> tuple[Mapping[int, int], int]:
@@ -132,15 +141,19 @@ class _Reader:
     def _check_numbers(self) -> None:
         short = self._short
         if not 1 <= len(short.cells) <= MOST_CELLS:
-            self.faults.append(f"cells: not between 1 and {MOST_CELLS}")
+            self.faults.append(f"cells: {len(short.cells)} of them, not between 1 and {MOST_CELLS}")
         ids = [cell.id for cell in short.cells]
         if len(set(ids)) < len(ids):
             self.faults.append("cells: two have the same id")
+        for name in ("cpu_allocation_ratio", "ram_allocation_ratio"):
+            if not 0 < (ratio := getattr(short, name)) <= MOST_RATIO:
+                self.faults.append(f"{name}: {ratio:g} is not above 0 and up to {MOST_RATIO}")
         for path, number, least, most in self._numbers():
             if not least <= number <= most:
-                self.faults.append(f"{path}: not between {least} and {most}")
+                shown = number if abs(number) < 10**20 else "it"
+                self.faults.append(f"{path}: {shown} is not between {least} and {most}")
 
-    def _numbers(self) -> Iterable[tuple[str, float, int, int]]:
+    def _numbers(self) -> Iterable[tuple[str, int, int, int]]:
         short, used = self._short, self._short.used_memory_mb
         for n, cell in enumerate(short.cells):
             yield f"cells[{n}].id", cell.id, 0, HIGHEST_ID - 1
@@ -151,8 +164,6 @@ class _Reader:
                 yield from ((f"cells[{n}].{name}", count, 0, MOST_MB) for count in sizes.values())
         yield from (("used_memory_mb", mb, 0, MOST_MB) for mb in ([used] if isinstance(used, int) else used.values()))
         yield "used_vcpus", short.used_vcpus, 0, MOST_VCPUS
-        yield "cpu_allocation_ratio", short.cpu_allocation_ratio, 0, 1_000_000
-        yield "ram_allocation_ratio", short.ram_allocation_ratio, 0, 1_000_000
         yield "reserved_memory_mb", short.reserved_memory_mb, 0, MOST_MB
         yield "page_size_kib", short.page_size_kib, 1, 1024
         yield "pci", len(short.pci), 0, MOST_DEVICES
@@ -169,13 +180,31 @@ class _Reader:
                     self.faults.append(f'pci[{n}].{name}: "{text}" is not of four hexadecimal digits in lower case')
 
     def _check_places(self) -> None:
-        """Whatever is in a cell."""
-        ids = {cell.id for cell in self._short.cells}
-        places = [(f"pci[{n}].cell", device.cell) for n, device in enumerate(self._short.pci)]
-        places += [(f"reserved_pages[{n}].cell", row.cell) for n, row in enumerate(self._short.reserved_pages)]
+        """Whatever is in a cell or below a device."""
+        short = self._short
+        ids = {cell.id for cell in short.cells}
+        places = [(f"pci[{n}].cell", device.cell) for n, device in enumerate(short.pci)]
+        places += [(f"reserved_pages[{n}].cell", row.cell) for n, row in enumerate(short.reserved_pages)]
+        places += [(f"cells[{n}].distances", other) for n, cell in enumerate(short.cells) for other in cell.distances]
         for path, cell in places:
             if cell is not None and cell not in ids:
                 self.faults.append(f"{path}: there is no cell {cell}")
+        addresses = {device.address for device in short.pci}
+        for n, device in enumerate(short.pci):
+            if device.parent is not None and device.parent not in addresses:
+                self.faults.append(f"pci[{n}].parent: there is no device {device.parent}")
+
+    def _check_reserves(self) -> None:
+        """No more can be kept back than there is."""
+        short = self._short
+        memory_mb = sum(cell.memory_mb for cell in short.cells)
+        if short.reserved_memory_mb > memory_mb:
+            self.faults.append(f"reserved_memory_mb: {short.reserved_memory_mb} of {memory_mb} in all cells")
+        pools = {(cell.id, size_kib): total for cell in short.cells for size_kib, total in cell.by_size().items()}
+        for n, row in enumerate(short.reserved_pages):
+            has = pools.get((row.cell, row.size_kib), 0)
+            if row.size_kib != short.page_size_kib and not 0 <= row.count <= has:
+                self.faults.append(f"reserved_pages[{n}].count: {row.count} of {has} pages of {row.size_kib} KiB")
 
     def _config(self, dedicated: CpuSet | None, shared: CpuSet | None, specs: tuple[DeviceSpec, ...]) -> HostConfig:
         short = self._short
@@ -212,6 +241,7 @@ class _Reader:
         for n, device in enumerate(self._short.pci):
             try:
                 if device.tags:
+                    self._check_keys(device.tags, f"pci[{n}].tags")
                     found[device.address] = own_tags(device.tags)
             except (ValueError, msgspec.MsgspecError) as error:
                 self.faults.append(f"pci[{n}].tags: {brief(str(error))}")
@@ -223,7 +253,16 @@ class _Reader:
         except (ValueError, msgspec.MsgspecError) as error:
             self.faults.append(f"device_spec: {brief(str(error))}")
             return ()
+        entries = msgspec.json.decode(_text(data))
+        for entry in entries if isinstance(entries, list) else [entries]:
+            self._check_keys(entry, "device_spec")
         return specs
+
+    def _check_keys(self, keys: Iterable[str], path: str) -> None:
+        """Tags of somebody's own may be any, but a mistyped product_id would offer every product."""
+        for key in keys:
+            if meant := device_spec.meant_by(key):
+                self.faults.append(f"{path}: {brief(key, 80)} is unknown. Is {meant} meant?")
 
     def _aliases(self) -> tuple[Alias, ...]:
         if self._short.alias is None:

@@ -213,9 +213,9 @@ def test_null_is_kept_where_it_is_a_value() -> None:
             document(cell={"pages": {"4": {"total": 9, "used": 1}}}, used_memory_mb={"0": 1}),
             'cells[0].pages: used_memory_mb["0"] says the same thing; give one of them',
         ),
-        (document(cell={"siblings": {"0": "x"}}), "cells[0].siblings[\"0\"]: 'x' in 'x' is not a CPU number or range"),
+        (document(cell={"siblings": {"0": "x"}}), "cells[0].siblings[\"0\"]: 'x' is not a CPU number or range"),
         (document(pinned={"7": "1"}), 'pinned["7"]: there is no such cell'),
-        (document(pinned={"0": "vm1"}), "cells[0].pinned: 'vm1' in 'vm1' is not a CPU number or range"),
+        (document(pinned={"0": "vm1"}), "cells[0].pinned: 'vm1' is not a CPU number or range"),
         (
             document(cell={"pinned": "1"}, pinned={"0": "2"}),
             'pinned["0"]: pinned of the cell says the same thing; give one of them',

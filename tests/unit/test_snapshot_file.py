@@ -161,6 +161,7 @@ def test_what_is_used_by_guests_without_cells_counts_at_the_host_alone() -> None
 def test_options_of_the_agent_are_taken_over() -> None:
     pages = {"cell": 0, "size_kib": 2048, "count": 3}
     host = short(
+        cells=[{**CELL, "pages": {"2048": 3}}],
         cpu_allocation_ratio=2, ram_allocation_ratio=1.5, reserved_memory_mb=7, reserved_pages=[pages],
         pack_cells=True, share_cells=True, page_size_kib=64,
     )  # fmt: skip
@@ -204,16 +205,16 @@ def test_contradictions_are_told_all_at_once() -> None:
     told = faults_of_short(cells=cells, pinned="77", used_memory_mb={"9": 1}, pci=pci, device_spec={"address": "zz"})
     assert set(told) == {
         'used_memory_mb["9"]: there is no such cell',
-        "cells[0].siblings: CPUs 1 are in 1 and in another one before it",
-        "cells[0].siblings: CPUs 9 are not among the CPUs of the cell",
+        "cells[0].siblings: CPU 1 is in [0] and in [1]",
+        "cells[0].siblings: CPU 9 is not among the CPUs of the cell",
         'cells[0].used_pages["2048"]: more than there are',
         "cells[1].cpus: 'x' in '3-4,x' is not a CPU number or range",
         "cells[2].cpus: '99999' in '99999' runs backwards or beyond 16383",
         "cells: two have the same id",
-        "cells[2].memory_mb: not between 0 and 1099511627776",
+        "cells[2].memory_mb: -1 is not between 0 and 1099511627776",
         'pci[0].vendor_id: "8086 " is not of four hexadecimal digits in lower case',
         f"pci[1].address: {PF} is there twice",
-        "pinned: CPUs 77 are in no cell",
+        "pinned: CPU 77 is in no cell",
         "device_spec: slot of address 'zz' is neither * nor a hexadecimal number up to 1f",
     }
 
@@ -221,21 +222,38 @@ def test_contradictions_are_told_all_at_once() -> None:
 @pytest.mark.parametrize(
     ("parts", "fault"),
     [
-        ({"cells": []}, "cells: not between 1 and 1024"),
+        ({"cells": []}, "cells: 0 of them, not between 1 and 1024"),
         ({"cells": [{**CELL, "cpu": "0"}]}, "cells[0].cpu: unknown. Is cpus meant?"),
         ({"cells": [{**CELL, "cpus": 4}]}, "cells[0].cpus: a text or a list is expected, not 4"),
-        ({"cells": [{**CELL, "cpus": [-1]}]}, "cells[0].cpus: '-1' in '-1' is not a CPU number or range"),
-        ({"cells": [{**CELL, "id": 10**30}]}, "cells[0].id: not between 0 and 16383"),
+        ({"cells": [{**CELL, "cpus": [-1]}]}, "cells[0].cpus: '-1' is not a CPU number or range"),
+        ({"cells": [{**CELL, "id": 10**30}]}, "cells[0].id: it is not between 0 and 16383"),
         ({"cells": [{**CELL, "pages": {"M": 1}}]}, 'cells[0].pages["M"]: a number is expected as the name'),
-        ({"cells": [{**CELL, "pages": {"0": 1}}]}, "cells[0].pages: not between 1 and 1099511627776"),
+        ({"cells": [{**CELL, "pages": {"0": 1}}]}, "cells[0].pages: 0 is not between 1 and 1099511627776"),
         ({"pci": [{"address": "x"}]}, "pci[0].address: 'x' is not a PCI address"),
-        ({"page_size_kib": 0}, "page_size_kib: not between 1 and 1024"),
+        ({"page_size_kib": 0}, "page_size_kib: 0 is not between 1 and 1024"),
         ({"cpu_allocation_ratio": "4"}, 'cpu_allocation_ratio: a number is expected, not "4"'),
-        ({"used_memory_mb": 10**30}, "used_memory_mb: not between 0 and 1099511627776"),
+        ({"used_memory_mb": 10**30}, "used_memory_mb: it is not between 0 and 1099511627776"),
         ({"dedicated": "0-9"}, "dedicated: CPUs 4-9 are in no cell"),
-        ({"cells": [CELL, {"id": 1, "pinned": "3"}]}, "cells[1].pinned: CPUs 3 are not among the CPUs of the cell"),
+        ({"cells": [CELL, {"id": 1, "pinned": "3"}]}, "cells[1].pinned: CPU 3 is not among the CPUs of the cell"),
         ({"cells": [{**CELL, "pages": {"2048": 2049}}]}, "cells[0].pages: 4098 MiB, more than memory_mb has (4096)"),
         ({"cells": [{**CELL, "pages": {"2048": 1024, "1048576": 3}}]}, "cells[0].pages: 5120 MiB, more than memory_mb"),
+        ({"cells": [CELL, {"id": 1, "cpus": "3-4"}]}, "cells: CPU 3 is in cell 0 and in cell 1"),
+        ({"cells": [{**CELL, "distances": {"0": 10, "5": 20}}]}, "cells[0].distances: there is no cell 5"),
+        ({"pci": [{**DEVICE, "parent": "0000:3b:00.7"}]}, "pci[0].parent: there is no device 0000:3b:00.7"),
+        ({"reserved_memory_mb": 4097}, "reserved_memory_mb: 4097 of 4096 in all cells"),
+        (
+            {"reserved_pages": [{"cell": 0, "size_kib": 2048, "count": 1}]},
+            "reserved_pages[0].count: 1 of 0 pages of 2048 KiB",
+        ),
+        ({"cpu_allocation_ratio": 0}, "cpu_allocation_ratio: 0 is not above 0 and up to 1000000"),
+        ({"ram_allocation_ratio": -1}, "ram_allocation_ratio: -1 is not above 0 and up to 1000000"),
+        ({"dedicated": "2-3", "pinned": "0-2"}, "pinned: CPUs 0-1 are not among the dedicated CPUs"),
+        (
+            {"device_spec": [{"vendor_id": "8086", "prodct_id": "154c"}]},
+            "device_spec: prodct_id is unknown. Is product_id meant?",
+        ),
+        ({"device_spec": '{"vendor": "8086"}'}, "device_spec: vendor is unknown. Is vendor_id meant?"),
+        ({"pci": [{**DEVICE, "tags": {"trustd": "1"}}]}, "pci[0].tags: trustd is unknown. Is trusted meant?"),
         ({"pci": [{**DEVICE, "cell": 7}]}, "pci[0].cell: there is no cell 7"),
         ({"pci": [{**DEVICE, "tags": {"address": "x"}}]}, "pci[0].tags: address says which device is meant, and is no"),
         (
