@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from agent.core.conflicts import Owner
@@ -22,13 +22,16 @@ from agent.core.reasons import (
     EmulatorCpuShort,
     EmulatorHomeless,
     GroupViolated,
+    KeptBack,
     MemoryShort,
     NoRoomTogether,
     NoSiblings,
     NoSuchPages,
+    NotOffered,
     PagesShort,
     PagesUneven,
     Reason,
+    SaidElse,
     SearchStopped,
     SharedCpusShort,
     SharedOverRatio,
@@ -284,22 +287,80 @@ def _cpus_uncertain(reason: CpusUncertain) -> str:
 
 
 def _devices_short(reason: DevicesShort) -> str:
-    asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')}"
+    kinds = [_kind(spec) for spec in reason.specs[:_MOST_ENTRIES]]
+    kind = f" ({' or '.join(kinds)})" if kinds else ""
+    asks = f"Request {plain(reason.request)} asks for {count(reason.asked, 'device')}{kind}"
     if not reason.offered:
-        entries = " or ".join(map(_entry, reason.specs[:_MOST_ENTRIES]))
-        entry = f": where this host has any, add {entries} to it" if entries else ""
-        return f"{asks}; [pci] device_spec offers none of that kind{entry}"
+        return "; ".join([asks, *_instead(reason.instead)])
     free = f"{reason.free or 'none'} of {reason.offered} of that kind {_is(reason.free or reason.offered)} free"
     held = f" ({'others ' if reason.free else ''}held by {_owners(reason.holders)})" if reason.holders else ""
-    return f"{asks}; {free}{held}"
+    kept = (
+        [some([_kept_back(one) for one in reason.kept_back], _MOST_ENTRIES, between="; ")] if reason.kept_back else []
+    )
+    return "; ".join([asks, f"{free}{held}", *kept])
+
+
+def _kept_back(kept: KeptBack) -> str:
+    """ "0000:17:00.0 cannot be given while its VF 0000:17:02.1 is held by web"."""
+    what, by = kept.devices, listed([str(address) for address in kept.by])
+    relative = "PF" if kept.is_by_pf else agrees(kept.by, "VF", "VFs")
+    held = (
+        f"{agrees(what, 'its', 'their')} {relative} {by} {agrees(kept.by, 'is', 'are')} held by {_owners(kept.owners)}"
+    )
+    return f"{listed([str(address) for address in what])} cannot be given while {held}"
+
+
+def _kind(spec: PciSpec) -> str:
+    """ "8086:154c, type-VF, physical_network left"; what is not said is not asked."""
+    vendor, product = spec.vendor_id, spec.product_id
+    ids = f"{vendor}:{product}" if vendor and product else vendor and f"vendor {vendor}"
+    said = [ids or (product and f"product {product}"), spec.device_type]
+    said += [spec.resource_class and f"resource class {spec.resource_class}", *(f"trait {one}" for one in spec.traits)]
+    said += [_said(name, value) for name, value in spec.tags.items() if (name, value) != _NOT_REMOTE]
+    return plain(", ".join(part for part in said if part)) or "of any kind"
+
+
+def _said(name: str, value: str | None) -> str:
+    if value is not None:
+        return f"{name} {value}"
+    return f"no {name} (an overlay)" if name == "physical_network" else f"no {name}"
+
+
+def _instead(instead: NotOffered | None) -> Iterator[str]:
+    """What there is in place of what is asked for."""
+    if instead is None:
+        yield "[pci] device_spec offers none of that kind"
+        return
+    if instead.named:
+        differs = [_differs(one) for one in instead.differs]
+        but = listed(differs) if differs else "with a part of that each"
+        yield f"[pci] device_spec names {instead.named} such, but {but}"
+    if instead.flaw is not None:
+        yield f"this host has such that cannot be given: [pci] {instead.flaw}"
+    if instead.unnamed:
+        entries = " or ".join(map(_entry, instead.entries))
+        more = "more " if instead.named else ""
+        yield f"this host has {instead.unnamed} {more}such, but [pci] device_spec does not name them: add {entries}"
+    if not (instead.named or instead.unnamed or instead.flaw):
+        yield f"this host has none{f', but it has {listed(instead.same_vendor)}' if instead.same_vendor else ''}"
+
+
+def _differs(one: SaidElse) -> str:
+    """ "with physical_network left and right, not physnet9"."""
+    values, name = [value for value in one.found if value is not None], one.name
+    found = [f"with {name} {listed(values)}"] if values else []
+    found += [f"without {name}"] if None in one.found else []
+    return f"{' and '.join(found)}, not {_said(name, None) if one.asked is None else one.asked}"
 
 
 def _entry(spec: PciSpec) -> str:
     """What [pci] device_spec would have to say for such devices, as JSON."""
     ids = {"vendor_id": spec.vendor_id, "product_id": spec.product_id}
-    named = {name: value for name, value in ids.items() if value is not None} or {"address": "ADDRESS"}
-    tags = {name: value for name, value in spec.tags.items() if value is not None and (name, value) != _NOT_REMOTE}
-    return json.dumps({**named, **tags}, ensure_ascii=False)
+    tags = {name: value for name, value in spec.tags.items() if (name, value) != _NOT_REMOTE}
+    # a network of null is an overlay, and has to be said; another tag of null is met by its absence
+    said = {name: value for name, value in {**ids, **tags}.items() if value is not None or name == "physical_network"}
+    named = {"resource_class": spec.resource_class, "traits": ",".join(spec.traits)}
+    return json.dumps({**said, **{name: value for name, value in named.items() if value}}, ensure_ascii=False)
 
 
 def _devices_far(reason: DevicesFar) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.instance import PageWord
+from agent.core.pci import PciAddress
 from agent.core.pci_request import PciNumaPolicy, PciSpec
 from agent.core.usage.rows import CpuHolder
 from agent.core.values import ReadOnlyMap, Value
@@ -157,17 +158,50 @@ class CpusUncertain(Value, frozen=True, kw_only=True, tag="cpus-uncertain"):
     guests: tuple[str, ...]
 
 
+class KeptBack(Value, frozen=True, kw_only=True):
+    """Functions that nobody has and that cannot be given away while `by` are held: their physical function (is_by_pf),
+    or virtual ones of theirs."""
+
+    devices: tuple[PciAddress, ...]
+    by: tuple[PciAddress, ...]
+    is_by_pf: bool
+    owners: tuple[Owner, ...]
+
+
+class SaidElse(Value, frozen=True, kw_only=True):
+    """What [pci] device_spec or the host says of such devices in place of what is asked for; None: nothing."""
+
+    name: str
+    asked: str | None
+    found: tuple[str | None, ...]
+
+
+class NotOffered(Value, frozen=True, kw_only=True):
+    """What there is in place of devices of which none is offered. named: such devices that [pci] device_spec names,
+    of which it says another thing (differs); unnamed: those that no entry matches, and entries that would.
+    same_vendor: where there is none at all, a few others. flaw: why an entry that matches one cannot mean it."""
+
+    named: int = 0
+    differs: tuple[SaidElse, ...] = ()
+    unnamed: int = 0
+    entries: tuple[PciSpec, ...] = ()
+    same_vendor: tuple[str, ...] = ()
+    flaw: str | None = None
+
+
 class DevicesShort(Value, frozen=True, kw_only=True, tag="devices-short"):
-    """Too few free devices of the kind, wherever they are. offered: all that [pci] device_spec names of the kind.
-    holders: who has those that are not free (a relative of the function counts). specs: what would do, where none is
-    offered."""
+    """Too few free devices of the kind (specs), wherever they are. offered: all that [pci] device_spec names of the
+    kind. holders: who has those that are not free; kept_back: those that only a relative keeps from everybody. instead:
+    what there is, where none is offered."""
 
     request: str
     asked: int
     free: int
     offered: int
     holders: tuple[Owner, ...] = ()
+    kept_back: tuple[KeptBack, ...] = ()
     specs: tuple[PciSpec, ...] = ()
+    instead: NotOffered | None = None
 
 
 class DevicesFar(Value, frozen=True, kw_only=True, tag="devices-far"):

@@ -67,12 +67,12 @@ def test_pci_pf_blocked_by_vf() -> None:
     assert given(claims.claim("x", asks(nodes=0, pci=(wants(count=2, type="type-VF"),)))) == [VF0, VF1]
     (in_use,) = reasons(claims.claim("y", asks(nodes=0, pci=(wants(type="type-PF"),))))
     assert isinstance(in_use, DevicesShort)
-    assert [owner.name for owner in in_use.holders] == ["x"]
+    assert [(owner.name, kept.is_by_pf) for kept in in_use.kept_back for owner in kept.owners] == [("x", False)]
     claims.release("x")
     assert given(claims.claim("z", asks(nodes=0, pci=(wants(type="type-PF"),)))) == [PF]
     (taken,) = reasons(claims.claim("w", asks(nodes=0, pci=(wants(type="type-VF"),))))
     assert isinstance(taken, DevicesShort)
-    assert [owner.name for owner in taken.holders] == ["z"]
+    assert [(owner.name, kept.is_by_pf) for kept in taken.kept_back for owner in kept.owners] == [("z", True)]
 
 
 def test_pci_two_requests_one_device() -> None:

@@ -221,6 +221,10 @@ def _of_request(
         case why.DevicesShort():
             yield from _differ(asked=(reason.asked, asked.count), offered=(reason.offered, len(every)))
             yield from _differ(free=(reason.free, _most_at_once(free, offer)), short=(True, reason.asked > reason.free))
+            yield from _differ(specs=(reason.specs, asked.specs), instead=(reason.instead is None, bool(every)))
+            owners = {owner for n in every for owner in offer.device_holders.get(n, ())}
+            yield from _differ(holders=(set(reason.holders), owners))
+            yield from _kept_back_differ(reason.kept_back, every, offer)
         case why.DevicesFar():
             is_choice = reason.guest_cells == 1 and bool(reason.cells)
             sets = [frozenset((cell,)) for cell in reason.cells] if is_choice else [frozenset(reason.cells)]
@@ -236,6 +240,15 @@ def _of_request(
             unknown = {cell.id for cell in offer.facts.cells if cell.socket is None}
             yield from _differ(policy=("socket", asked.numa_policy), cells=(set(), set(reason.cells) - unknown))
             yield from _differ(some=(True, bool(reason.cells)))
+
+
+def _kept_back_differ(said: tuple[why.KeptBack, ...], every: list[int], offer: Offer) -> Iterator[str]:
+    """Each that nobody has and that is not free, with all held ones that exclude it."""
+    numbers, holders = offer.facts.devices.number, offer.device_holders
+    kept = {numbers[device]: {numbers[by] for by in one.by} for one in said for device in one.devices}
+    held = {n: {other for other in holders if rules.are_relatives(n, other, offer)} for n in every}
+    mine = {n for n in every if not holders.get(n) and not offer.free_devices >> n & 1 and held[n]}
+    yield from _differ(kept_back=(kept, {n: held[n] for n in mine}))
 
 
 def _most_at_once(free: tuple[int, ...], offer: Offer) -> int:

@@ -12,6 +12,7 @@ import pytest
 from agent.core import reasons
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
+from agent.core.pci import PciAddress
 from agent.core.pci_request import PciNumaPolicy, PciSpec
 from agent.core.reason_text import sentence
 from agent.core.reasons import Reason
@@ -54,6 +55,18 @@ def devices_far(policy: PciNumaPolicy, cells: str, near: int, by_cell: dict[int,
         guest_cells=2,
     )
 
+
+def kept_back(devices: str, by: str, owner: str, *, is_by_pf: bool = False) -> reasons.KeptBack:
+    what, held = (tuple(map(PciAddress.parse, text.split())) for text in (devices, by))
+    return reasons.KeptBack(devices=what, by=held, is_by_pf=is_by_pf, owners=(web(owner),))
+
+
+def not_offered(spec: PciSpec, instead: reasons.NotOffered) -> Reason:
+    return reasons.DevicesShort(request="nic", asked=1, free=0, offered=0, specs=(spec,), instead=instead)
+
+
+GPU = PciSpec(vendor_id="10de", product_id="20b6")
+OVERLAY = PciSpec(vendor_id="8086", product_id="154c", tags=MappingProxyType({"physical_network": None}))
 
 SENTENCES: tuple[tuple[Reason, str], ...] = (
     (
@@ -221,29 +234,76 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         "Request p1 asks for 1 device; none of 1 of that kind is free (held by a)",
     ),
     (
+        reasons.DevicesShort(request="p1", asked=1, free=0, offered=3, holders=(web("a"),)),
+        "Request p1 asks for 1 device; none of 3 of that kind are free (held by a)",
+    ),
+    (
         reasons.DevicesShort(
-            request="nic",
+            request="alias:pf",
             asked=1,
             free=0,
-            offered=0,
-            specs=(PciSpec(vendor_id="8086", product_id="10fb"), PciSpec(vendor_id="15b3")),
+            offered=1,
+            kept_back=(kept_back("17:00.0", "17:02.1", "taken"),),
+            specs=(PciSpec(vendor_id="8086", product_id="1583", device_type="type-PF"),),
         ),
         (
-            "Request nic asks for 1 device; [pci] device_spec offers none of that kind: where this host has any, add "
-            '{"vendor_id": "8086", "product_id": "10fb"} or {"vendor_id": "15b3"} to it'
+            "Request alias:pf asks for 1 device (8086:1583, type-PF); none of 1 of that kind is free; 0000:17:00.0 "
+            "cannot be given while its VF 0000:17:02.1 is held by taken"
         ),
     ),
     (
         reasons.DevicesShort(
             request="p1",
-            asked=1,
+            asked=2,
             free=0,
-            offered=0,
-            specs=(PciSpec(tags=MappingProxyType({"physical_network": "left", "remote_managed": "false"})),),
+            offered=2,
+            kept_back=(kept_back("17:02.0 17:02.1", "17:00.0", "x", is_by_pf=True),),
         ),
         (
-            "Request p1 asks for 1 device; [pci] device_spec offers none of that kind: where this host has any, add "
-            '{"address": "ADDRESS", "physical_network": "left"} to it'
+            "Request p1 asks for 2 devices; none of 2 of that kind are free; 0000:17:02.0 and 0000:17:02.1 cannot be "
+            "given while their PF 0000:17:00.0 is held by x"
+        ),
+    ),
+    (
+        reasons.DevicesShort(request="nic", asked=1, free=0, offered=0),
+        "Request nic asks for 1 device; [pci] device_spec offers none of that kind",
+    ),
+    (
+        not_offered(GPU, reasons.NotOffered(same_vendor=("10de:20b5", "10de:20b7 (type-PF)"))),
+        ("Request nic asks for 1 device (10de:20b6); this host has none, but it has 10de:20b5 and 10de:20b7 (type-PF)"),
+    ),
+    (
+        not_offered(PciSpec(vendor_id="10de", device_type="vdpa"), reasons.NotOffered()),
+        "Request nic asks for 1 device (vendor 10de, vdpa); this host has none",
+    ),
+    (
+        not_offered(OVERLAY, reasons.NotOffered(unnamed=2, entries=(OVERLAY,))),
+        (
+            "Request nic asks for 1 device (8086:154c, no physical_network (an overlay)); this host has 2 such, but "
+            '[pci] device_spec does not name them: add {"vendor_id": "8086", "product_id": "154c", '
+            '"physical_network": null}'
+        ),
+    ),
+    (
+        not_offered(
+            PciSpec(tags=MappingProxyType({"physical_network": "physnet9", "remote_managed": "false"})),
+            reasons.NotOffered(
+                named=4,
+                differs=(
+                    reasons.SaidElse(name="physical_network", asked="physnet9", found=("physnet1", "physnet2", None)),
+                ),
+            ),
+        ),
+        (
+            "Request nic asks for 1 device (physical_network physnet9); [pci] device_spec names 4 such, but with "
+            "physical_network physnet1 and physnet2 and without physical_network, not physnet9"
+        ),
+    ),
+    (
+        not_offered(GPU, reasons.NotOffered(flaw="device_spec says one_time_use, which is for others")),
+        (
+            "Request nic asks for 1 device (10de:20b6); this host has such that cannot be given: [pci] device_spec "
+            "says one_time_use, which is for others"
         ),
     ),
     (

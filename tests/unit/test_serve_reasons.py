@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import msgspec
+
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.serve import needs, too_far, unserved
+from agent.core.host_config import DeviceSpec
 from agent.core.pci_request import PciRequest, PciSpec
-from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
+from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, NotOffered, Reason, SaidElse, SocketsUnknown
 from tests.builders import function, uuid_of
 from tests.unit.serve_hosts import Room, asks, nic, pf, vf
 
@@ -29,27 +32,74 @@ def test_what_is_short_is_told_with_the_guests_that_have_the_rest() -> None:
     (reason,) = short(room, asks("a", count=3))
     assert isinstance(reason, DevicesShort)
     assert (reason.request, reason.asked, reason.free, reason.offered) == ("a", 3, 1, 4)
-    assert [owner.uuid for owner in reason.holders] == [uuid_of(f"has {vf(1, 1)}"), uuid_of(f"has {pf(2)}")]
+    assert [owner.uuid for owner in reason.holders] == [uuid_of(f"has {vf(1, 1)}")]
+    (kept,) = reason.kept_back
+    assert [str(one) for one in (*kept.devices, *kept.by)] == [vf(2, 0), vf(2, 1), pf(2)]
+    assert (kept.is_by_pf, [owner.name for owner in kept.owners]) == (True, [f"has {pf(2)}"])
 
 
-def test_a_holder_is_named_once_and_a_holder_of_a_part_for_the_whole() -> None:
+def test_a_card_is_kept_back_by_those_of_its_parts_that_are_held() -> None:
     room = Room(devices=nic(1, 0, 3), taken=(vf(1, 0), vf(1, 2)))
     (reason,) = short(room, asks("a", "type-PF"))
     assert isinstance(reason, DevicesShort)
     assert (reason.free, reason.offered) == (0, 1)
-    assert [owner.name for owner in reason.holders] == [f"has {vf(1, 0)}", f"has {vf(1, 2)}"]
+    assert reason.holders == ()
+    (kept,) = reason.kept_back
+    assert [str(one) for one in (*kept.devices, *kept.by)] == [pf(1), vf(1, 0), vf(1, 2)]
+    assert (kept.is_by_pf, [owner.name for owner in kept.owners]) == (False, [f"has {vf(1, 0)}", f"has {vf(1, 2)}"])
 
 
-def test_nothing_of_the_kind_is_offered_where_no_entry_names_any_and_it_is_said_what_would_do() -> None:
-    assert short(Room(devices=nic(1, 0, 1), spec=()), asks("a")) == (
-        DevicesShort(request="a", asked=1, free=0, offered=0, specs=asks("a").specs),
+def instead(room: Room, request: PciRequest) -> NotOffered | None:
+    """What there is where nothing is offered."""
+    (reason,) = short(room, request)
+    assert isinstance(reason, DevicesShort)
+    assert (reason.offered, reason.specs) == (0, request.specs)
+    return reason.instead
+
+
+def test_devices_that_no_entry_names_are_counted_with_the_entry_that_would() -> None:
+    room = Room(devices=nic(1, 0, 2), spec=())
+    (parts,) = {(one.vendor_id, one.product_id) for one in room.devices[1:]}
+    tags = MappingProxyType({"physical_network": "left"})
+    entry = PciSpec(vendor_id=parts[0], product_id=parts[1], tags=tags)
+    request = PciRequest(id="a", specs=(PciSpec(vendor_id=parts[0], device_type="type-VF", tags=tags),))
+    assert instead(room, request) == NotOffered(unnamed=2, entries=(entry,))
+
+
+def test_a_host_without_such_a_device_tells_a_few_others_of_the_vendor() -> None:
+    cards = tuple(msgspec.structs.replace(function(pf(n)), vendor_id="10de", product_id=f"20b{n}") for n in range(1, 5))
+    gpu = PciRequest(id="gpu", specs=(PciSpec(vendor_id="10de", product_id="20b6"),))
+    for spec in (), (DeviceSpec(vendor_id="10de"),):
+        found = instead(Room(devices=(*cards, *nic(9, 0, 0)), spec=spec), gpu)
+        assert found == NotOffered(same_vendor=("10de:20b1", "10de:20b2", "10de:20b3"))
+    assert instead(Room(devices=nic(9, 0, 0)), gpu) == NotOffered()
+
+
+def test_devices_with_another_network_are_told_with_the_networks_that_they_have() -> None:
+    specs = tuple(
+        DeviceSpec(address=pf(n), tags=MappingProxyType({"physical_network": name}))
+        for n, name in enumerate(("left", "right"), 1)
+    )
+    room = Room(devices=(*nic(1, 0, 2), *nic(2, 0, 1), *nic(3, 0, 1)), spec=specs)
+    wish = PciSpec(tags=MappingProxyType({"physical_network": "up", "remote_managed": "false"}))
+    said = SaidElse(name="physical_network", asked="up", found=("left", "right"))
+    assert instead(room, PciRequest(id="p", specs=(wish,))) == NotOffered(named=3, differs=(said,))
+
+
+def test_an_entry_that_is_there_and_cannot_mean_the_device_is_not_told_to_be_added() -> None:
+    room = Room(devices=nic(1, 0, 1), spec=(DeviceSpec(vendor_id="8086", one_time_use=True),))
+    found = instead(room, asks("a"))
+    assert found is not None
+    assert (found.unnamed, found.flaw) == (
+        0,
+        "device_spec says one_time_use, which is for type-PCI and type-PF; this is type-VF",
     )
 
 
 def test_a_card_that_would_do_as_a_whole_and_in_parts_counts_by_its_parts() -> None:
     both = PciRequest(id="a", specs=tuple(PciSpec(device_type=kind) for kind in ("type-PF", "type-VF")), count=4)
     room = Room(devices=(*nic(1, 0, 2), *nic(2, 0, 0)))
-    assert short(room, both) == (DevicesShort(request="a", asked=4, free=3, offered=4),)
+    assert short(room, both) == (DevicesShort(request="a", asked=4, free=3, offered=4, specs=both.specs),)
 
 
 def test_of_requests_that_are_too_much_together_only_those_that_are_in_each_others_way_are_named() -> None:

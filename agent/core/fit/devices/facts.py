@@ -45,13 +45,16 @@ class Pool(Value, frozen=True, kw_only=True):
 class DeviceFacts(Value, frozen=True, kw_only=True):
     """addresses: of device n, ascending. number: the reverse. pools: by lowest address; none when no [pci] device_spec
     is configured. alike: numbers of the pools that differ in their cell and physical function alone. relatives: of
-    device n that has any, the functions that cannot be given away beside it."""
+    device n that has any, the functions that cannot be given away beside it. unnamed: functions that no entry matches;
+    flawed: those that one matches and cannot mean, and why."""
 
     addresses: tuple[PciAddress, ...] = ()
     number: ReadOnlyMap[PciAddress, int] = MappingProxyType({})
     pools: tuple[Pool, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
     relatives: ReadOnlyMap[int, int] = MappingProxyType({})
+    unnamed: tuple[PciDevice, ...] = ()
+    flawed: tuple[tuple[PciDevice, str], ...] = ()
 
     def free(self, rows: Iterable[DeviceUsage]) -> int:
         """Bit n for each device n that is offered and free by the books."""
@@ -82,10 +85,17 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
     pools: dict[object, Pool] = {}
     devices: dict[object, int] = {}
     alike: dict[object, list[int]] = {}
+    unnamed: list[PciDevice] = []
+    flawed: list[tuple[PciDevice, str]] = []
     for n, device in enumerate(topology.pci):
         family = parents.get(n, n) if n in relatives else None
-        spec = offering.spec_of(device, None if family is None else topology.pci[family])
-        if spec is not None:
+        card = None if family is None else topology.pci[family]
+        spec = offering.spec_of(device, card)
+        if spec is None:
+            flaw = offering.flaw_of(device, card)
+            unnamed += [device] if flaw is None else []
+            flawed += [] if flaw is None else [(device, flaw)]
+        else:
             kind = _kind(device, spec)
             key = (kind, device.cell, device.parent or device.address)
             devices[key] = devices.get(key, 0) | 1 << n
@@ -98,6 +108,8 @@ def device_facts(topology: HostTopology, config: HostConfig) -> DeviceFacts:
         pools=tuple(msgspec.structs.replace(pool, devices=devices[key]) for key, pool in pools.items()),
         alike=tuple(map(tuple, alike.values())),
         relatives=MappingProxyType(relatives),
+        unnamed=tuple(unnamed),
+        flawed=tuple(flawed),
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
-from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.assign import assign
 from agent.core.fit.devices.needs import Need, needs, sockets
+from agent.core.fit.devices.short import most_at_once, short
 from agent.core.fit.host import Offer
 from agent.core.placement import GivenDevices
-from agent.core.reasons import DevicesContended, DevicesFar, DevicesShort, Reason, SocketsUnknown
+from agent.core.reasons import DevicesContended, DevicesFar, Reason, SocketsUnknown
 
 __all__ = ["contended", "needs", "serve", "too_far", "unserved"]
 
@@ -51,8 +51,8 @@ def unserved(needs: Sequence[Need], offer: Offer) -> tuple[Reason, ...]:
     """
     if serve(needs, offer, None) is not None:
         return ()
-    short = tuple(_short(need, offer) for need in needs if serve((need,), offer, None) is None)
-    return short or (contended(needs, offer, None),)
+    too_few = tuple(short(need, offer) for need in needs if serve((need,), offer, None) is None)
+    return too_few or (contended(needs, offer, None),)
 
 
 def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason, ...]:
@@ -79,24 +79,9 @@ def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> Devi
     return DevicesContended(
         requests=tuple(need.request.id for need in left),
         asked=tuple(need.request.count for need in left),
-        free=_most(numbers, free, offer),
+        free=most_at_once(numbers, free, offer),
         cells=cells,
         has_pfs=_has_pfs(numbers, free, offer),
-    )
-
-
-def _short(need: Need, offer: Offer) -> DevicesShort:
-    devices = offer.facts.devices
-    offered = 0
-    for number in need.pools:
-        offered |= devices.pools[number].devices
-    return DevicesShort(
-        request=need.request.id,
-        asked=need.request.count,
-        free=_most(need.pools, need.free, offer),
-        offered=offered.bit_count(),
-        holders=_holders(offered & ~offer.free_devices, offer),
-        specs=() if offered else need.request.specs,
     )
 
 
@@ -104,24 +89,6 @@ def _has_pfs(numbers: Iterable[int], free: int, offer: Offer) -> bool:
     """Any of these pools is of a physical function and another of its virtual ones."""
     some = [pool for n in numbers if (pool := offer.facts.devices.pools[n]).devices & free]
     return not {pool.family for pool in some if pool.is_pf}.isdisjoint(pool.family for pool in some if not pool.is_pf)
-
-
-def _most(numbers: Iterable[int], free: int, offer: Offer) -> int:
-    """Of these free devices of these pools, how many can be given at once: a physical function counts only where its
-    virtual ones would not do."""
-    pools = offer.facts.devices.pools
-    some = [pools[n] for n in numbers if pools[n].devices & free]
-    of_vfs = {pool.family for pool in some if not pool.is_pf}
-    return sum((pool.devices & free).bit_count() for pool in some if not (pool.is_pf and pool.family in of_vfs))
-
-
-def _holders(taken: int, offer: Offer) -> tuple[Owner, ...]:
-    """Who has these devices or a relative of them, each once."""
-    around = taken
-    for number in CpuSet.from_mask(taken):
-        around |= offer.facts.devices.relatives.get(number, 0)
-    owners = (owner for number in CpuSet.from_mask(around) for owner in offer.device_holders.get(number, ()))
-    return tuple(dict.fromkeys(owners))
 
 
 def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
@@ -133,7 +100,7 @@ def _far(need: Need, offer: Offer, cells: CpuSet) -> Reason:
     by_cell: dict[int | None, list[int]] = {}
     for number in need.pools:
         by_cell.setdefault(pools[number].first.cell, []).append(number)
-    counts = {cell: count for cell, mine in by_cell.items() if (count := _most(mine, need.free, offer))}
+    counts = {cell: count for cell, mine in by_cell.items() if (count := most_at_once(mine, need.free, offer))}
     return DevicesFar(
         request=request.id,
         policy=request.numa_policy,
