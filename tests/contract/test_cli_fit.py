@@ -364,7 +364,10 @@ def test_arguments_that_describe_no_guest_end_with_2(run: Run, host: Callable[..
         (b"", "The snapshot is empty"),
         (b'{"format": "short", "format": "full"}', 'The snapshot has "format" twice in one object'),
         (b'{"format": "short", "cells": [{"id": 0, "cpu": "0"}]}', "cells[0].cpu: unknown. Is cpus meant?"),
-        (b'{"format": "short", "cells": [{"id": 99999999999999999999, "cpus": "0"}]}', "cells[0].id: 99999999999999999999 is not"),
+        (
+            b'{"format": "short", "cells": [{"id": 99999999999999999999, "cpus": "0"}]}',
+            "cells[0].id: 99999999999999999999 is not",
+        ),
         (b'{"format": "full", "v": 1}', "missing required field"),
     ],
 )
