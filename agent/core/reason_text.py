@@ -138,7 +138,8 @@ def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
 
 def _cpus_short(reason: CpusShort) -> str:
     total, free = len(reason.dedicated), len(reason.free)
-    asks = f"guest cell {reason.guest_cell} asks for {reason.asked}"
+    vcpus = f"{reason.asked - 1} and one for the emulator" if reason.with_emulator else str(reason.asked)
+    asks = f"guest cell {reason.guest_cell} asks for {vcpus}"
     if not total:
         return f"Cell {reason.cell} has no dedicated CPUs; {asks}"
     which = f" ({reason.free})" if reason.free else ""

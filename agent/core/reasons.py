@@ -18,7 +18,8 @@ from agent.core.values import ReadOnlyMap, Value
 
 
 class CpusShort(Value, frozen=True, kw_only=True, tag="cpus-short"):
-    """Not enough dedicated CPUs are free. asked: pinned vCPUs, and the emulator's own CPU. holders: of those taken."""
+    """Not enough dedicated CPUs are free. asked: pinned vCPUs, and (with_emulator) one for the emulator alone. holders:
+    of those taken."""
 
     guest_cell: int
     cell: int
@@ -26,6 +27,7 @@ class CpusShort(Value, frozen=True, kw_only=True, tag="cpus-short"):
     free: CpuSet
     dedicated: CpuSet
     holders: tuple[CpuHolder, ...] = ()
+    with_emulator: bool = False
 
 
 class ThreadsShort(Value, frozen=True, kw_only=True, tag="threads-short"):

@@ -35,6 +35,8 @@ from agent.render.table import wrap
 NO_CELLS: Mapping[PciAddress, int | None] = MappingProxyType({})
 
 _NAME = 14
+_TIE = "~"
+"""A blank at which no line breaks, in text that has no such mark of its own."""
 
 
 class Place(NamedTuple):
@@ -87,6 +89,8 @@ def placement_text(
     lines = [wrap(title, width, rest="  ")]
     for cell in placement.cells:
         lines.append(wrap(f"guest cell {cell.guest_cell} on cell {cell.host_cell}", width, first="  ", rest="    "))
+        if cell.pins:
+            lines.append(_pinned(cell.pins, width, "    "))
         lines += [_fact(name, text, width, "    ") for name, text in _cell_facts(cell)]
     lines += [_fact(name, text, width, "  ") for name, text in _guest_facts(placement, device_cells)]
     return paint("ok", "It fits") + "".join(lines).removeprefix("It fits")
@@ -136,8 +140,6 @@ def _grouped(reasons: Iterable[Reason]) -> Iterator[tuple[str, list[Reason]]]:
 
 
 def _cell_facts(cell: CellPlacement) -> Iterator[tuple[str, str]]:
-    if cell.pins:
-        yield "pinned", _pins(cell.pins)
     floating = cell.vcpus - CpuSet(cell.pins)
     if floating:
         yield "floating", f"{plural(floating, 'vCPU')} over {plural(cell.shared_cpus)}"
@@ -171,8 +173,16 @@ def _remark(address: PciAddress, cells: set[int], device_cells: Mapping[PciAddre
     return f" (cell {where}{', far from the guest' if cells and where not in cells else ''})"
 
 
-def _pins(pins: Mapping[int, int]) -> str:
-    """Runs of vCPUs on runs of CPUs in the same order: "vCPU 0-3 on CPU 8-11, 4 on 2"."""
+def _pinned(pins: Mapping[int, int], width: int, indent: str) -> str:
+    """A line breaks between a vCPU and its CPU only where it is too short for both, and never within a number."""
+    runs = _pins(pins)
+    is_wide = max(map(len, runs)) < width - _NAME - 1
+    text = ", ".join(one.replace(" ", _TIE) if is_wide else one for one in runs)
+    return _fact("pinned", text, width, indent).replace(_TIE, " ")
+
+
+def _pins(pins: Mapping[int, int]) -> list[str]:
+    """Runs of vCPUs on runs of CPUs in the same order: "vCPUs 0-3 on CPUs 8-11", "4 on 2"."""
     runs: list[tuple[int, int, int]] = []
     for vcpu, cpu in sorted(pins.items()):
         if runs and (vcpu, cpu) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
@@ -180,12 +190,9 @@ def _pins(pins: Mapping[int, int]) -> str:
             runs[-1] = (first, on, length + 1)
         else:
             runs.append((vcpu, cpu, 1))
-    shown = [f"{_run(vcpu, length)} on {_run(cpu, length)}" for vcpu, cpu, length in runs]
-    return "vCPU " + ", ".join(shown).replace(" on ", " on CPU ", 1)
-
-
-def _run(first: int, length: int) -> str:
-    return str(CpuSet(range(first, first + length)))
+    pairs = [(CpuSet(range(vcpu, vcpu + length)), CpuSet(range(cpu, cpu + length))) for vcpu, cpu, length in runs]
+    (vcpus, cpus), *others = pairs
+    return [f"{plural(vcpus, 'vCPU')} on {plural(cpus)}", *(f"{vcpus} on {cpus}" for vcpus, cpus in others)]
 
 
 def _fact(name: str, text: str, width: int, indent: str) -> str:

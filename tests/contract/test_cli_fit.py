@@ -143,7 +143,7 @@ def test_text_says_where_everything_goes_and_what_means_nothing(run: Run, host: 
     assert [" ".join(line.split()) for line in done.out.splitlines()] == [
         "It fits: 2 vCPUs and 512 MiB of memory in 1 cell",
         "guest cell 0 on cell 1",
-        "pinned vCPU 0-1 on CPU 4-5",
+        "pinned vCPUs 0-1 on CPUs 4-5",
         "memory 512 MiB in 4 KiB pages",
         "emulator CPUs 4-5",
         f"devices {PF} (cell 0, far from the guest) for alias:nic",

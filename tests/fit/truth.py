@@ -85,7 +85,9 @@ def _of_cpus(reason: OfCell, asked: CellRequest, cell: CellOffer, request: Insta
     pins_fit = _pins_fit(count, request, cell)
     match reason:
         case why.CpusShort():
-            needed = count + rules.needs_emulator_cpu(request, asked)
+            emulator = rules.needs_emulator_cpu(request, asked)
+            needed = count + emulator
+            yield from _differ(with_emulator=(reason.with_emulator, emulator))
             yield from _differ(asked=(reason.asked, needed), free=(members(reason.free.mask), free))
             yield from _differ(
                 dedicated=(reason.dedicated.mask, cell.facts.dedicated), short=(True, needed > len(free))

@@ -88,6 +88,10 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         ),
     ),
     (cpus_short("4", dedicated="4"), "Cell 1 has 1 of 1 dedicated CPU free (4); guest cell 0 asks for 4"),
+    (
+        reasons.CpusShort(guest_cell=0, cell=1, asked=12, free=cpus("4"), dedicated=cpus("4-7"), with_emulator=True),
+        "Cell 1 has 1 of 4 dedicated CPUs free (4); guest cell 0 asks for 11 and one for the emulator",
+    ),
     (cpus_short("", dedicated=""), "Cell 1 has no dedicated CPUs; guest cell 0 asks for 4"),
     (
         cpus_short("", CpuHolder(cpu=4, owners=(Owner(type="claim", uuid="c-1"),)), dedicated="4", asked=1),

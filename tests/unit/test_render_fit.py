@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+import msgspec
+
 from agent.core.cpuset import CpuSet
 from agent.core.pci import PciAddress
 from agent.core.placement import CellPlacement, GivenDevices, Placement
@@ -73,7 +75,7 @@ def test_a_placement_says_where_each_cell_cpu_page_and_device_goes() -> None:
         == """\
 It fits: 6 vCPUs and 6 GiB of memory in 2 cells
   guest cell 0 on cell 1
-    pinned     vCPU 0-1 on CPU 8-9, 2 on 16
+    pinned     vCPUs 0-1 on CPUs 8-9, 2 on 16
     floating   vCPU 3 over CPUs 4-5
     memory     4 GiB in 1 GiB pages
   guest cell 1 on cell 0
@@ -155,6 +157,15 @@ takes too long.
 def test_that_nothing_was_found_is_said_and_that_nobody_looked_is_not() -> None:
     assert refusal_text(REASONS[3:4], Relaxations()).endswith("No single change that was tried would make it fit.\n")
     assert refusal_text(REASONS[3:4]).endswith("guest cell 0 asks for 4\n")
+
+
+def test_no_line_breaks_between_a_vcpu_and_its_cpu() -> None:
+    apart = msgspec.structs.replace(PLACED.cells[0], pins=MappingProxyType({n: 20 - 2 * n for n in range(4)}))
+    for width in range(32, 60):
+        text = placement_text(msgspec.structs.replace(PLACED, cells=(apart,)), width=width)
+        joined = [line.strip() for line in text.splitlines() if " on " in line and "guest cell" not in line]
+        assert all(part.strip().count(" on ") == 1 for line in joined for part in line.rstrip(",").split(", ")), text
+        assert sum(line.count(" on ") for line in joined) == 4
 
 
 def test_both_answers_keep_within_the_width_and_colour_only_what_heads_them() -> None:

@@ -70,7 +70,7 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
         return
     free = CpuSet.from_mask(room.free_cpus)
     if len(free) < asked:
-        yield _cpus_short(cell, room, asked + wants_emulator_cpu(request, cell))
+        yield _cpus_short(cell, room, asked, with_emulator=wants_emulator_cpu(request, cell))
         return
     can = placeable(facts, room.free_cpus, policy)
     if can < asked and policy is not None and policy != "prefer":
@@ -87,15 +87,16 @@ def _pin_reasons(cell: CellRequest, request: InstanceRequest, room: CellOffer) -
         yield EmulatorCpuShort(guest_cell=cell.id, cell=facts.id, asked=asked + 1, free=free, holders=_holders(room))
 
 
-def _cpus_short(cell: CellRequest, room: CellOffer, asked: int) -> CpusShort:
+def _cpus_short(cell: CellRequest, room: CellOffer, vcpus: int, *, with_emulator: bool) -> CpusShort:
     facts = room.facts
     return CpusShort(
         guest_cell=cell.id,
         cell=facts.id,
-        asked=asked,
+        asked=vcpus + with_emulator,
         free=CpuSet.from_mask(room.free_cpus),
         dedicated=CpuSet.from_mask(facts.dedicated),
         holders=_holders(room),
+        with_emulator=with_emulator,
     )
 
 
