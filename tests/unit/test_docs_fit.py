@@ -11,6 +11,7 @@ import msgspec
 
 from agent.core.dry_run import FitAnswer
 from agent.core.flavor import FaultKind
+from agent.core.reasons import Reason
 from agent.core.relax.values import Relaxation
 from agent.formats import request, snapshot_file, wire
 from agent.formats.request import LIMITS
@@ -34,13 +35,14 @@ def test_the_examples_are_read_as_they_stand() -> None:
     answers = [wire.from_builtins(one, FitAnswer).fits for one in examples() if "fits" in one]
     assert len(hosts) + len(asked) + len(answers) == len(examples())
     assert [host.conflicts for host in hosts] == [()] * 3
-    assert [str(host.usage.host.dedicated.used) for host in hosts] == ["1-3,9,12", "1", "1-2,9"]
+    assert [str(host.usage.host.dedicated.used) for host in hosts] == ["1-3,9,12", "1-2,9", "1"]
     assert [(spec.flavor.vcpus, spec.ports[0].physical_network) for spec in asked] == [(4, "physnet0")]
     assert answers == [True, False]
 
 
-def test_every_kind_of_fault_and_of_help_is_named() -> None:
-    kinds = [*get_args(FaultKind), *(kind.__struct_config__.tag for kind in get_args(Relaxation))]
+def test_every_kind_of_fault_of_reason_and_of_help_is_named() -> None:
+    tagged = (*get_args(Reason), *get_args(Relaxation))
+    kinds = [*get_args(FaultKind), *(kind.__struct_config__.tag for kind in tagged)]
     assert [kind for kind in kinds if f"`{kind}`" not in TEXT] == []
 
 
