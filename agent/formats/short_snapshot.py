@@ -66,8 +66,8 @@ class _Reader:
         self._check_reserves()
         devices, specs = self._offered()
         dedicated, shared, pinned = (self._cpu_set(name, cells, known) for name in ("dedicated", "shared", "pinned"))
-        if dedicated is not None and pinned is not None:
-            self._check_within("pinned", pinned & known, dedicated, "not among the dedicated CPUs")
+        if pinned is not None and not (dedicated is None and shared is None):
+            self._check_within("pinned", pinned & known, dedicated or CpuSet(), "not among the dedicated CPUs")
         config = self._config(dedicated, shared, specs)
         host = CheckedHost(cells, devices, pinned or CpuSet(), anywhere, config)
         if self.faults:

@@ -247,6 +247,7 @@ def test_contradictions_are_told_all_at_once() -> None:
         ),
         ({"cpu_allocation_ratio": 0}, "cpu_allocation_ratio: 0 is not above 0 and up to 1000000"),
         ({"ram_allocation_ratio": -1}, "ram_allocation_ratio: -1 is not above 0 and up to 1000000"),
+        ({"shared": "0", "pinned": "3"}, "pinned: CPU 3 is not among the dedicated CPUs"),
         ({"dedicated": "2-3", "pinned": "0-2"}, "pinned: CPUs 0-1 are not among the dedicated CPUs"),
         (
             {"device_spec": [{"vendor_id": "8086", "prodct_id": "154c"}]},
