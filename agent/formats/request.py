@@ -18,7 +18,7 @@ from agent.core.instance import (
 )
 from agent.errors import FaultyInput
 from agent.formats import request_spelling
-from agent.formats.validate import decoded, entry_path, validated
+from agent.formats.validate import decoded, entry_path, number_text, validated
 
 NOBODY = str(uuid.UUID(int=0))
 """Uuid of a guest that is only thought of."""
@@ -107,7 +107,7 @@ def _with_id(port: object, place: int) -> object:
 def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
     for name, (least, most) in LIMITS.items():
         if not least <= (number := getattr(spec.flavor, name)) <= most:
-            yield f"flavor.{name}: {_number(number)} is not between {least} and {most}"
+            yield f"flavor.{name}: {number_text(number)} is not between {least} and {most}"
     if len(spec.ports) > MOST_PORTS:
         yield f"ports: more than {MOST_PORTS}"
     if spec.group is not None:
@@ -115,12 +115,7 @@ def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
             yield f"group.members: more than {MOST_MEMBERS}"
         if not 1 <= spec.group.max_server_per_host <= MOST_MEMBERS:
             number = spec.group.max_server_per_host
-            yield f"group.max_server_per_host: {_number(number)} is not between 1 and {MOST_MEMBERS}"
-
-
-def _number(number: int) -> str:
-    # Python refuses to write an int of thousands of digits
-    return str(number) if abs(number) < 10**20 else "it"
+            yield f"group.max_server_per_host: {number_text(number)} is not between 1 and {MOST_MEMBERS}"
 
 
 def _bad_names(spec: RequestSpec) -> Iterator[str]:

@@ -23,7 +23,7 @@ from agent.formats import device_spec, pci_alias, short_spelling
 from agent.formats.short_form import CpuList, ShortCell, ShortSnapshot
 from agent.formats.short_host import KIB, CheckedCell, CheckedHost, bound, floating, pci_devices, topology_of
 from agent.formats.short_offering import Offering, OwnTags, own_tags, with_serial
-from agent.formats.validate import entry_path, validated
+from agent.formats.validate import entry_path, number_text, validated
 
 MOST_CELLS = 1024
 MOST_MB = 1 << 40
@@ -150,8 +150,7 @@ class _Reader:
                 self.faults.append(f"{name}: {ratio:g} is not above 0 and up to {MOST_RATIO}")
         for path, number, least, most in self._numbers():
             if not least <= number <= most:
-                shown = number if abs(number) < 10**20 else "it"
-                self.faults.append(f"{path}: {shown} is not between {least} and {most}")
+                self.faults.append(f"{path}: {number_text(number)} is not between {least} and {most}")
 
     def _numbers(self) -> Iterable[tuple[str, int, int, int]]:
         short, used = self._short, self._short.used_memory_mb

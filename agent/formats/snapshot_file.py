@@ -17,7 +17,7 @@ from agent.core.topology import HostTopology
 from agent.core.values import Value
 from agent.errors import FaultyInput, WireError
 from agent.formats import short_snapshot, wire
-from agent.formats.validate import decoded
+from agent.formats.validate import decoded, number_text
 
 VERSION = 1
 
@@ -99,7 +99,7 @@ def _impossible(full: FullSnapshot) -> Iterator[str]:
     ids = {"cells": [cell.id for cell in topology.cells], "cpus": [cpu.id for cpu in topology.cpus]}
     for name, numbers in ids.items():
         yield from (
-            f"topology.{name}[{place}].id: not between 0 and {HIGHEST_ID - 1}"
+            f"topology.{name}[{place}].id: {number_text(number)} is not between 0 and {HIGHEST_ID - 1}"
             for place, number in enumerate(numbers)
             if not 0 <= number < HIGHEST_ID
         )

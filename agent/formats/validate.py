@@ -87,6 +87,11 @@ def entry_path(path: str, key: str) -> str:
     return f'{path}["{brief(key, 80)}"]'
 
 
+def number_text(number: int) -> str:
+    """The number for a sentence; "it" for one so long that Python may refuse to write it."""
+    return str(number) if abs(number) < 10**20 else "it"
+
+
 def _some(faults: Iterable[str]) -> list[str]:
     found: list[str] = []
     for fault in faults:

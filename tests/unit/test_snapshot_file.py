@@ -94,8 +94,8 @@ def test_what_no_kernel_says_is_refused_before_it_fills_the_memory() -> None:
     pattern = wire.to_builtins(DeviceSpec(pattern=AddressPattern(bus="(")))
     document["configuration"]["device_spec"] = [pattern]
     assert faults_of(document) == (
-        "topology.cells[0].id: not between 0 and 16383",
-        "topology.cpus[1].id: not between 0 and 16383",
+        "topology.cells[0].id: 1000000000000 is not between 0 and 16383",
+        "topology.cpus[1].id: -1 is not between 0 and 16383",
         "topology.page_size_kib: less than 1",
         "configuration.device_spec[0].pattern: a part is no regular expression",
     )
