@@ -154,3 +154,11 @@ def test_a_guest_of_one_cell_is_told_every_cell_that_it_could_have() -> None:
     assert isinstance(far, why.DevicesFar)
     assert (far.cells, far.near, far.guest_cells) == (CpuSet((0, 1, 2)), 1, 1)
     assert untrue(far, request, on.room()) == []
+
+
+def test_a_mixed_guest_is_told_once_for_each_cell_that_the_host_has_no_shared_cpus() -> None:
+    on = two_cards()
+    cell = CellRequest(id=0, vcpus=CpuSet((0, 1)), memory_kib=1 << 18, pinned=CpuSet((0,)))
+    request = InstanceRequest(vcpus=2, memory_kib=1 << 18, cells=(cell,), cpu_policy="mixed")
+    expected = tuple(why.SharedCpusShort(guest_cell=0, cell=where, asked=1, shared=CpuSet()) for where in range(3))
+    assert checked(request, on) == NoFit(reasons=expected)

@@ -20,6 +20,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -124,6 +125,8 @@ def asked_otherwise(request: InstanceRequest, change: Relaxation) -> InstanceReq
         case FewerDevices():
             changed = (replace(one, count=change.count) if one.id == change.request else one for one in request.devices)
             return replace(request, devices=tuple(one for one in changed if one.count))
+        case OtherCpuPolicy():
+            return _every_vcpu_pinned(request)
         case OtherThreadPolicy():
             return replace(request, thread_policy=change.policy)
         case OtherEmulatorPolicy():
@@ -137,6 +140,13 @@ def asked_otherwise(request: InstanceRequest, change: Relaxation) -> InstanceReq
             return replace(request, cells=tuple(_spread(request, change.count)))
         case _:
             raise AssertionError(f"{change} is none of the request")
+
+
+def _every_vcpu_pinned(request: InstanceRequest) -> InstanceRequest:
+    vcpus = CpuSet(range(request.vcpus))
+    one = CellRequest(id=0, vcpus=vcpus, memory_kib=request.memory_kib)
+    cells = (replace(cell, pinned=cell.vcpus) for cell in request.cells or (one,))
+    return replace(request, cells=tuple(cells), cpu_policy="dedicated")
 
 
 def _part(cell: CellRequest, change: LessMemory, request: InstanceRequest) -> int:

@@ -30,6 +30,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -237,6 +238,37 @@ def test_a_device_of_another_cell_is_had_by_a_softer_policy_or_by_room_beside_it
         FewerVcpus(vcpus=1),
         leave(("web", "0")),
     )
+
+
+def test_one_property_of_the_flavor_is_told_once_for_all_requests_that_have_their_policy_from_it() -> None:
+    one = msgspec.structs.replace(with_nic(pinned(2)).devices[0], policy_source="flavor")
+    both = tuple(msgspec.structs.replace(one, id=name) for name in ("p0", "p1"))
+    cards = tuple(function(f"0000:0{bus}:00.0", numa=cell) for cell, bus in enumerate((3, 4)))
+    nodes = {0: Node("0-3", 4096), 1: Node("4-7", 4096)}
+    where = host(nodes, dedicated="0-7", shared="", pci=cards, pci_filter=("*",), reserve_mem=0)
+    request = msgspec.structs.replace(pinned(2), devices=both)
+    by_flavor = OtherDevicePolicy(requests=("p0", "p1"), policy="preferred", sources=("flavor", "flavor"))
+    assert [change for change in found(request, where) if isinstance(change, OtherDevicePolicy)] == [by_flavor]
+    port = msgspec.structs.replace(both[1], policy_source="port")
+    apart = msgspec.structs.replace(request, devices=(both[0], port))
+    assert [change for change in found(apart, where) if isinstance(change, OtherDevicePolicy)] == [
+        OtherDevicePolicy(requests=("p0",), policy="preferred", sources=("flavor",)),
+        OtherDevicePolicy(requests=("p1",), policy="preferred", sources=("port",)),
+    ]
+
+
+def test_a_guest_that_floats_is_told_to_be_pinned_where_there_are_no_shared_cpus() -> None:
+    where = host({0: Node("0-3", 4096)}, dedicated="0-3", shared="", reserve_mem=0)
+    floating = InstanceRequest(vcpus=2, memory_kib=512 * MIB)
+    to_dedicated = OtherCpuPolicy(policy="dedicated", was=None)
+    assert to_dedicated in found(floating, where)
+    whole = pinned(2)
+    cell = msgspec.structs.replace(whole.cells[0], pinned=CpuSet((0,)))
+    mixed = msgspec.structs.replace(whole, cells=(cell,), cpu_policy="mixed")
+    assert found(mixed, where)[0] == OtherCpuPolicy(policy="dedicated", was="mixed")
+    six = InstanceRequest(vcpus=6, memory_kib=512 * MIB)
+    assert to_dedicated not in found(six, where)
+    assert to_dedicated not in found(floating, two_cells(), guest("a", vcpus=7))
 
 
 def test_policies_are_told_together_where_no_single_one_helps() -> None:

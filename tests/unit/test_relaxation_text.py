@@ -17,6 +17,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -72,6 +73,11 @@ SENTENCES: tuple[tuple[Relaxation, str], ...] = (
     (
         OtherDevicePolicy(requests=("b",), policy="legacy", sources=("image",)),
         "with device policy legacy for b (hw_pci_numa_affinity_policy=legacy of the image)",
+    ),
+    (OtherCpuPolicy(policy="dedicated", was=None), "with a CPU for each vCPU alone (hw:cpu_policy=dedicated)"),
+    (
+        OtherCpuPolicy(policy="dedicated", was="mixed"),
+        "with a CPU for each vCPU alone (hw:cpu_policy=dedicated without hw:cpu_dedicated_mask)",
     ),
     (OtherThreadPolicy(policy="prefer"), "with thread policy prefer (hw:cpu_thread_policy=prefer)"),
     (

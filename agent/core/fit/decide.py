@@ -196,7 +196,8 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
     if not request.cells and floating > offer.shared_cpus.bit_count():
         shared = CpuSet.from_mask(offer.shared_cpus)
         yield SharedCpusShort(guest_cell=None, cell=None, asked=floating, shared=shared)
-    elif floating > max(offer.floating, 0):
+    elif floating > max(offer.floating, 0) and not (request.cells and not offer.shared_cpus):
+        # each host cell without shared CPUs says so itself
         yield SharedOverRatio(
             guest_cell=None, cell=None, asked=floating, free=offer.floating, limit=offer.floating_limit
         )

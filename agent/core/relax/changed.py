@@ -19,6 +19,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -49,6 +50,7 @@ def changed(question: Question, change: Relaxation) -> Question | None:
 def _request_with(
     request: InstanceRequest,
     change: OtherDevicePolicy
+    | OtherCpuPolicy
     | OtherThreadPolicy
     | OtherEmulatorPolicy
     | OtherPageSize
@@ -60,6 +62,8 @@ def _request_with(
     match change:
         case OtherDevicePolicy():
             return _with_policy(request, change)
+        case OtherCpuPolicy():
+            return _all_pinned(request)
         case OtherThreadPolicy():
             return msgspec.structs.replace(request, thread_policy=change.policy)
         case OtherEmulatorPolicy():
@@ -116,6 +120,13 @@ def _with_policy(request: InstanceRequest, change: OtherDevicePolicy) -> Instanc
         for one in request.devices
     )
     return msgspec.structs.replace(request, devices=devices)
+
+
+def _all_pinned(request: InstanceRequest) -> InstanceRequest:
+    every = CpuSet(range(request.vcpus))
+    whole = (CellRequest(id=0, vcpus=every, memory_kib=request.memory_kib),)
+    cells = tuple(msgspec.structs.replace(cell, pinned=cell.vcpus) for cell in request.cells or whole)
+    return msgspec.structs.replace(request, cells=cells, cpu_policy="dedicated")
 
 
 def _with_devices(request: InstanceRequest, change: FewerDevices) -> InstanceRequest:

@@ -20,7 +20,7 @@ from agent.core.admission import Question, why_not
 from agent.core.fit.pages import huge_pools
 from agent.core.instance import EmulatorPolicy, PageWord
 from agent.core.pci_request import PciNumaPolicy, PciRequest
-from agent.core.reasons import Reason
+from agent.core.reasons import Reason, SharedCpusShort
 from agent.core.relax.changed import KIB_PER_MIB, changed
 from agent.core.relax.guests import at_best, who_could_help
 from agent.core.relax.shortfall import more_free
@@ -31,6 +31,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -76,7 +77,7 @@ def relaxations(question: Question) -> Relaxations:
         return Relaxations()
     question = question._replace(rules=msgspec.structs.replace(question.rules, most_steps=MOST_STEPS_EACH))
     tries = _Tries(question)
-    found = (*_more_free(tries), *_softer(tries), *_smaller(tries), *_guests(tries, reasons))
+    found = (*_more_free(tries), *_softer(tries, reasons), *_smaller(tries), *_guests(tries, reasons))
     return Relaxations(found=found, untried=tries.untried)
 
 
@@ -115,8 +116,11 @@ def _more_free(tries: _Tries) -> Iterator[MoreFree]:
     return itertools.islice((change for change in tried if tries.helps(change)), most)
 
 
-def _softer(tries: _Tries) -> Iterator[Relaxation]:
+def _softer(tries: _Tries, reasons: Sequence[Reason]) -> Iterator[Relaxation]:
     yield from _device_policies(tries)
+    if any(isinstance(reason, SharedCpusShort) for reason in reasons):
+        # nobody's leaving makes shared CPUs
+        yield from _first(tries, (OtherCpuPolicy(policy="dedicated", was=tries.question.request.cpu_policy),))
     for steps in _settings(tries.question):
         yield from _first(tries, steps)
 
@@ -140,14 +144,24 @@ def _settings(question: Question) -> Iterator[Iterable[Relaxation]]:
 
 
 def _device_policies(tries: _Tries) -> Iterator[Relaxation]:
-    """Of each request by itself, else of all of them together."""
+    """Of each place where policies are set by itself, else of all of them together."""
     request = tries.question.request
     strict = [one for one in request.devices if request.cells and _SOFTER[one.numa_policy]]
-    alone = ([_other_policy([one], policy) for policy in _SOFTER[one.numa_policy]] for one in _distinct(strict))
+    settings = list(_by_setting(strict))
+    alone = ([_other_policy(some, policy) for policy in _SOFTER[some[0].numa_policy]] for some in settings)
     found = [change for steps in alone for change in _first(tries, steps)]
-    if not found and len(strict) > 1:
+    if not found and len(strict) > max(map(len, settings), default=0):
         found += _first(tries, [_other_policy(strict, policy) for policy in _SOFTER["socket"]])
     yield from found
+
+
+def _by_setting(requests: Sequence[PciRequest]) -> Iterator[Sequence[PciRequest]]:
+    """One property of a flavor or an image is the policy of several requests; an alias or a port is that of one."""
+    for source in ("flavor", "image"):
+        if some := [one for one in requests if one.policy_source == source]:
+            yield some
+    for one in _distinct([one for one in requests if one.policy_source not in ("flavor", "image")]):
+        yield (one,)
 
 
 def _other_policy(requests: Sequence[PciRequest], policy: PciNumaPolicy) -> OtherDevicePolicy:

@@ -16,6 +16,7 @@ from agent.core.relax.values import (
     LessMemory,
     MoreFree,
     OtherCells,
+    OtherCpuPolicy,
     OtherDevicePolicy,
     OtherEmulatorPolicy,
     OtherPageSize,
@@ -39,12 +40,15 @@ def phrase(relaxation: Relaxation) -> str:
     return plain(_phrase(relaxation))
 
 
-def _phrase(relaxation: Relaxation) -> str:
+def _phrase(relaxation: Relaxation) -> str:  # noqa: PLR0912 - a line for each kind
     match relaxation:
         case MoreFree():
             return _more_free(relaxation)
         case OtherDevicePolicy():
             return _device_policy(relaxation)
+        case OtherCpuPolicy():
+            unmasked = " without hw:cpu_dedicated_mask" if relaxation.was == "mixed" else ""
+            return f"with a CPU for each vCPU alone (hw:cpu_policy={relaxation.policy}{unmasked})"
         case OtherThreadPolicy():
             return f"with thread policy {relaxation.policy} (hw:cpu_thread_policy={relaxation.policy})"
         case OtherEmulatorPolicy():

@@ -5,8 +5,10 @@ They are told only when the fit was run with them and said yes (`core/relax/sear
 
 from __future__ import annotations
 
+from typing import Literal
+
 from agent.core.cpuset import CpuSet
-from agent.core.instance import EmulatorPolicy, PageWord, ThreadPolicy
+from agent.core.instance import CpuPolicy, EmulatorPolicy, PageWord, ThreadPolicy
 from agent.core.pci_request import PciNumaPolicy, PolicySource
 from agent.core.values import Value
 
@@ -38,6 +40,13 @@ class OtherDevicePolicy(Value, frozen=True, kw_only=True, tag="other-device-poli
     requests: tuple[str, ...]
     policy: PciNumaPolicy
     sources: tuple[PolicySource, ...]
+
+
+class OtherCpuPolicy(Value, frozen=True, kw_only=True, tag="other-cpu-policy"):
+    """It would fit with that policy for all vCPUs, in one cell where it has none. was: the policy that it has now."""
+
+    policy: Literal["dedicated"]
+    was: CpuPolicy | None
 
 
 class OtherThreadPolicy(Value, frozen=True, kw_only=True, tag="other-thread-policy"):
@@ -110,6 +119,7 @@ class GuestsLeave(Value, frozen=True, kw_only=True, tag="guests-leave"):
 Relaxation = (
     MoreFree
     | OtherDevicePolicy
+    | OtherCpuPolicy
     | OtherThreadPolicy
     | OtherEmulatorPolicy
     | OtherPageSize
