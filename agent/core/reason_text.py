@@ -324,7 +324,7 @@ def _kind(spec: PciSpec) -> str:
 def _said(name: str, value: str | None) -> str:
     if value is not None:
         return f"{name} {value}"
-    return f"no {name} (an overlay)" if name == "physical_network" else f"no {name}"
+    return f"no {name}: an overlay" if name == "physical_network" else f"no {name}"
 
 
 def _instead(instead: NotOffered | None) -> Iterator[str]:
@@ -341,7 +341,8 @@ def _instead(instead: NotOffered | None) -> Iterator[str]:
     if instead.unnamed:
         entries = " or ".join(map(_entry, instead.entries))
         more = "more " if instead.named else ""
-        yield f"this host has {instead.unnamed} {more}such, but [pci] device_spec does not name them: add {entries}"
+        them = "it" if instead.unnamed == 1 else "them"
+        yield f"this host has {instead.unnamed} {more}such, but [pci] device_spec does not name {them}: add {entries}"
     if not (instead.named or instead.unnamed or instead.flaw):
         yield f"this host has none{f', but it has {listed(instead.same_vendor)}' if instead.same_vendor else ''}"
 
@@ -351,7 +352,7 @@ def _differs(one: SaidElse) -> str:
     values, name = [value for value in one.found if value is not None], one.name
     found = [f"with {name} {listed(values)}"] if values else []
     found += [f"without {name}"] if None in one.found else []
-    return f"{' and '.join(found)}, not {_said(name, None) if one.asked is None else one.asked}"
+    return f"{' and '.join(found)}, {'where none is asked for' if one.asked is None else f'not {one.asked}'}"
 
 
 def _entry(spec: PciSpec) -> str:

@@ -273,8 +273,13 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         "Request nic asks for 1 device; [pci] device_spec offers none of that kind",
     ),
     (
-        not_offered(GPU, reasons.NotOffered(same_vendor=("10de:20b5", "10de:20b7 (type-PF)"))),
-        ("Request nic asks for 1 device (10de:20b6); this host has none, but it has 10de:20b5 and 10de:20b7 (type-PF)"),
+        not_offered(
+            GPU, reasons.NotOffered(same_vendor=("10de:20b5", "10de:20b7 (type-PF, which has to be asked for)"))
+        ),
+        (
+            "Request nic asks for 1 device (10de:20b6); this host has none, but it has 10de:20b5 and 10de:20b7 "
+            "(type-PF, which has to be asked for)"
+        ),
     ),
     (
         not_offered(PciSpec(vendor_id="10de", device_type="vdpa"), reasons.NotOffered()),
@@ -283,7 +288,7 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     (
         not_offered(OVERLAY, reasons.NotOffered(unnamed=2, entries=(OVERLAY,))),
         (
-            "Request nic asks for 1 device (8086:154c, no physical_network (an overlay)); this host has 2 such, but "
+            "Request nic asks for 1 device (8086:154c, no physical_network: an overlay); this host has 2 such, but "
             '[pci] device_spec does not name them: add {"vendor_id": "8086", "product_id": "154c", '
             '"physical_network": null}'
         ),
@@ -301,6 +306,22 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         (
             "Request nic asks for 1 device (physical_network physnet9); [pci] device_spec names 4 such, but with "
             "physical_network physnet1 and physnet2 and without physical_network, not physnet9"
+        ),
+    ),
+    (
+        not_offered(
+            OVERLAY,
+            reasons.NotOffered(
+                named=1,
+                differs=(reasons.SaidElse(name="physical_network", asked=None, found=("physnet1",)),),
+                unnamed=1,
+                entries=(GPU,),
+            ),
+        ),
+        (
+            "Request nic asks for 1 device (8086:154c, no physical_network: an overlay); [pci] device_spec names 1 "
+            "such, but with physical_network physnet1, where none is asked for; this host has 1 more such, but [pci] "
+            'device_spec does not name it: add {"vendor_id": "10de", "product_id": "20b6"}'
         ),
     ),
     (

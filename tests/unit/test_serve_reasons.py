@@ -86,6 +86,24 @@ def test_devices_with_another_network_are_told_with_the_networks_that_they_have(
     assert instead(room, PciRequest(id="p", specs=(wish,))) == NotOffered(named=3, differs=(said,))
 
 
+def test_a_port_is_told_of_network_cards_alone_and_of_those_whose_class_nobody_knows() -> None:
+    wish = PciSpec(tags=MappingProxyType({"physical_network": "up", "remote_managed": "false"}))
+    parts = [
+        function(vf(card, 0), "type-VF", pf=pf(card), class_code=code)
+        for card, code in enumerate(("0200", "0000", "0302"), 1)
+    ]
+    room = Room(devices=(function(pf(4)), *parts), spec=())
+    found = instead(room, PciRequest(id="p", specs=(wish,)))
+    assert found is not None
+    assert (found.unnamed, [one.product_id for one in found.entries]) == (2, ["10fb"])
+
+
+def test_a_card_that_is_given_only_to_who_asks_for_its_type_is_told_so() -> None:
+    card = PciRequest(id="a", specs=(PciSpec(vendor_id="8086", product_id="10fb"),))
+    found = instead(Room(devices=(function(pf(1), "type-PF"),)), card)
+    assert found == NotOffered(same_vendor=("8086:10fb (type-PF, which has to be asked for)",))
+
+
 def test_an_entry_that_is_there_and_cannot_mean_the_device_is_not_told_to_be_added() -> None:
     room = Room(devices=nic(1, 0, 1), spec=(DeviceSpec(vendor_id="8086", one_time_use=True),))
     found = instead(room, asks("a"))

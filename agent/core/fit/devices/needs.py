@@ -14,7 +14,7 @@ from agent.core.pci import DeviceType
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 from agent.core.values import ReadOnlyMap
 
-_KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
+KEPT_BACK: tuple[DeviceType, ...] = ("type-PF", "vdpa")
 """Only for requests that name the type."""
 
 
@@ -130,7 +130,7 @@ def _will_do(pool: Pool, request: PciRequest) -> bool:
 
 def _is_kept_back(pool: Pool, request: PciRequest) -> bool:
     kind = pool.first.type
-    return (kind in _KEPT_BACK and all(spec.device_type != kind for spec in request.specs)) or (
+    return (kind in KEPT_BACK and all(spec.device_type != kind for spec in request.specs)) or (
         pool.tags.get(REMOTE_MANAGED) == "true"
         and not any((spec.tags.get(REMOTE_MANAGED) or "").lower() == "true" for spec in request.specs)
     )

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.fit.devices.facts import REMOTE_MANAGED, Pool
-from agent.core.fit.devices.needs import Need
+from agent.core.fit.devices.needs import KEPT_BACK, Need
 from agent.core.fit.host import Offer
 from agent.core.pci import PciDevice
 from agent.core.pci_request import PciRequest, PciSpec
 from agent.core.reasons import DevicesShort, KeptBack, NotOffered, SaidElse
 
 _MOST_NAMED = 3
-_NETWORK = "02"
-"""The class of what a port can be on."""
+_FOR_PORTS = ("02", "00")
+"""Classes of what a port can be on: network cards, and what nobody knows the class of."""
 
 
 def short(need: Need, offer: Offer) -> DevicesShort:
@@ -100,7 +100,7 @@ def _is(device: PciDevice, spec: PciSpec) -> bool:
         spec.vendor_id in {None, device.vendor_id}
         and spec.product_id in {None, device.product_id}
         and (device.type == spec.device_type if spec.device_type else device.type in kinds)
-        and bool(names_it or device.class_code.startswith(_NETWORK) or "physical_network" not in spec.tags)
+        and bool(names_it or device.class_code.startswith(_FOR_PORTS) or "physical_network" not in spec.tags)
     )
 
 
@@ -109,8 +109,10 @@ def _is_near(device: PciDevice, request: PciRequest) -> bool:
 
 
 def _ids(device: PciDevice) -> str:
-    kind = "" if device.type == "type-PCI" else f" ({device.type})"
-    return f"{device.vendor_id}:{device.product_id}{kind}"
+    ids = f"{device.vendor_id}:{device.product_id}"
+    if device.type in KEPT_BACK:
+        return f"{ids} ({device.type}, which has to be asked for)"
+    return ids if device.type == "type-PCI" else f"{ids} ({device.type})"
 
 
 def _entry(device: PciDevice, spec: PciSpec) -> PciSpec:
