@@ -63,7 +63,14 @@ def test_branch_and_bound_misses_no_set_that_would_do(
     rows = [sum(1 << n for n, column in enumerate(columns) if column >> row & 1) for row in range(3)]
     sets = {sum(1 << column for column in way) for way in permutations(rows)}
     good = {chosen for chosen in sets if not any(demand.short(chosen) for demand in demands)}
-    branch = Branch(columns=columns, guest_cells=3, demands=demands, are_alike=are_alike, most_steps=100_000)
+    branch = Branch(
+        columns=columns,
+        guest_cells=3,
+        demands=demands,
+        kinds_of_devices=len(demands),
+        are_alike=are_alike,
+        most_steps=100_000,
+    )
     found = list(branch.sets())
     assert not branch.stopped
     assert set(found) <= good
@@ -74,7 +81,9 @@ def test_branch_and_bound_misses_no_set_that_would_do(
 def test_branch_and_bound_says_that_it_stopped_at_its_bound() -> None:
     masks = tuple(0b1111 << 4 * n for n in range(12))
     demands = [Demand(8, masks[:6] + (0,) * 6, 0), Demand(8, (0,) * 6 + masks[6:], 0)]
-    branch = Branch(columns=[7] * 12, guest_cells=3, demands=demands, are_alike=False, most_steps=5)
+    branch = Branch(
+        columns=[7] * 12, guest_cells=3, demands=demands, kinds_of_devices=len(demands), are_alike=False, most_steps=5
+    )
     assert list(branch.sets()) == []
     assert branch.stopped
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.matching import Matching, Shortage, match, transposed
 
 SCALE = 1 << 20
@@ -30,13 +29,21 @@ class Demand(NamedTuple):
             have |= self.near[n]
         return have.bit_count() < self.wanted
 
+    def is_out_of_reach(self, guest_cells: int) -> bool:
+        """Not even the host cells with the most of them would have enough."""
+        if (union(self.near) | self.elsewhere).bit_count() < self.wanted:
+            return True
+        most = sorted(map(int.bit_count, self.near), reverse=True)[:guest_cells]
+        return sum(most) + self.elsewhere.bit_count() < self.wanted
+
     def share(self, n: int) -> int:
         """How much of what is wanted host cell n brings, of SCALE; more than all is no better than all."""
         return min(self.near[n].bit_count(), self.wanted) * SCALE // self.wanted if self.wanted > 0 else 0
 
 
 class Branch:
-    """columns: for each host cell the guest cells that it will do for. are_alike: host cells with equal columns and
+    """columns: for each host cell the guest cells that it will do for. demands: of each kind of devices, then of
+    several kinds together; kinds_of_devices: how many the first are. are_alike: host cells with equal columns and
     numbers are interchangeable, so only the first of them need be left out. steps, stopped: after `sets` is done."""
 
     def __init__(
@@ -45,13 +52,14 @@ class Branch:
         columns: Sequence[int],
         guest_cells: int,
         demands: Sequence[Demand],
+        kinds_of_devices: int,
         are_alike: bool,
         most_steps: int,
     ) -> None:
         usable = [n for n, column in enumerate(columns) if column]
         twins = [_alike_masks([demand.near[n] for n in usable]) for demand in demands]
         kinds = {n: (columns[n], tuple(masks[i] for masks in twins)) for i, n in enumerate(usable)}
-        weight = {n: sum(demand.share(n) for demand in demands) for n in usable}
+        weight = {n: sum(demand.share(n) for demand in demands[:kinds_of_devices]) for n in usable}
         self._order = sorted(usable, key=lambda n: (-weight[n], kinds[n], n))
         self._kind: list[object] = [kinds[n] if are_alike else n for n in self._order]
         self._columns = [columns[n] for n in self._order]
@@ -62,7 +70,7 @@ class Branch:
         self._demands = demands
         self._missing = [demand.wanted for demand in demands]
         self._near = [[demand.near[n] for n in self._order] for demand in demands]
-        self._best = [_best_of_rest(near, guest_cells) for near in self._near]
+        self._best: list[dict[int, list[int]]] = [{} for _ in self._near]
         self._rest = [_union_of_rest(near) for near in self._near]
         self._most_steps = most_steps
         self.steps = 0
@@ -100,13 +108,22 @@ class Branch:
             at, full = after, less
 
     def _can_reach(self, at: int, have: list[int], left: int) -> bool:
-        for mask, best, rest, missing in zip(have, self._best, self._rest, self._missing, strict=True):
+        for n, (mask, rest, missing) in enumerate(zip(have, self._rest, self._missing, strict=True)):
             count = mask.bit_count()
             if count < missing and (
-                left == 0 or count + best[at][left] < missing or (mask | rest[at]).bit_count() < missing
+                left == 0 or (mask | rest[at]).bit_count() < missing or count + self._most(n, at, left) < missing
             ):
                 return False
         return True
+
+    def _most(self, demand: int, at: int, left: int) -> int:
+        """The most devices that `left` of the host cells from place `at` on could add."""
+        known = self._best[demand]
+        if at not in known:
+            counts = sorted(map(int.bit_count, set(self._near[demand][at:])), reverse=True)
+            known[at] = [0, *itertools.accumulate(counts)]
+        sums = known[at]
+        return sums[min(left, len(sums) - 1)]
 
     def _next_kind(self, at: int) -> int:
         """Leaving out one host cell and taking its twin is the same as the reverse, which was tried."""
@@ -135,20 +152,6 @@ def _alike_masks(near: Sequence[int]) -> list[tuple[int, int]]:
         shared |= seen & mask
         seen |= mask
     return [(mask if mask & shared else 0, mask.bit_count()) for mask in near]
-
-
-def _best_of_rest(near: Sequence[int], most: int) -> list[list[int]]:
-    """[i][m]: the most devices that m of the host cells from place i on could add."""
-    rows = [[0] * (most + 1)]
-    seen: set[int] = set()
-    largest: list[int] = []
-    for mask in reversed(near):
-        if mask not in seen:
-            seen.add(mask)
-            bisect.insort(largest, -mask.bit_count())
-        sums = [0, *itertools.accumulate(-count for count in largest[:most])]
-        rows.append(sums + [sums[-1]] * (most + 1 - len(sums)))
-    return rows[::-1]
 
 
 def _union_of_rest(near: Sequence[int]) -> list[int]:

@@ -15,7 +15,7 @@ from agent.core.fit.order import ordered
 from agent.core.fit.pages import host_free_kib, host_takes_small
 from agent.core.fit.place import place_cell, placement_of
 from agent.core.fit.rules import FitRules, NoFit
-from agent.core.fit.search import Choice, Stopped, choose, could_have, nearest
+from agent.core.fit.search import Choice, Stopped, are_out_of_reach, choose, could_have, nearest
 from agent.core.fit.sharing import Shared, share
 from agent.core.fit.table import Table, table_of
 from agent.core.fit.take import PlacementBroken, check, take
@@ -38,11 +38,6 @@ from agent.core.reasons import (
 )
 
 AS_NOVA = FitRules()
-
-_MOST_LEFT_OUT = 16
-"""Requests up to which those that are not in the way of the others are left out of a reason: each takes a search."""
-
-_STEPS_EACH = 500
 
 
 def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Placement | NoFit:
@@ -168,11 +163,11 @@ def _far_from_any(reason: Reason, guest_cells: int, cells: CpuSet) -> Reason:
 
 
 def _apart(table: Table, wanted: Sequence[Need], offer: Offer) -> list[Need]:
-    """Of needs for which no host cells will do, what is left without each that does not matter to it."""
+    """Of needs for which no host cells will do, those without which it could not be told at a glance."""
     left = list(wanted)
-    for need in wanted if len(wanted) <= _MOST_LEFT_OUT else ():
+    for need in wanted:
         others = [one for one in left if one is not need]
-        if choose(table, others, offer, FitRules(most_steps=_STEPS_EACH)) is None:
+        if others and are_out_of_reach(table, others, offer):
             left = others
     return left
 

@@ -52,11 +52,18 @@ def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -
         matched = (first_match(table.rows, mask) for mask in regions)
         return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
     search = _Search(table, needs, offer)
+    if search.is_hopeless:
+        return None
     for near_only in (True, False) if any(None in need.reach for need in needs) else (False,):
         choice = search.greedy(regions, near_only=near_only)
         if choice is not None:
             return choice
     return search.branch_and_bound(rules.most_steps) if any(need.is_hard for need in needs) else None
+
+
+def are_out_of_reach(table: Table, needs: Sequence[Need], offer: Offer) -> bool:
+    """No set of host cells has enough devices for them together, by their numbers alone."""
+    return _Search(table, needs, offer).is_hopeless
 
 
 def nearest(table: Table, need: Need, offer: Offer) -> CpuSet:
@@ -79,13 +86,20 @@ class _Search:
         self._table, self._needs, self._offer = table, needs, offer
         self._columns = transposed(table.rows, len(table.hosts))
         self.ids = [room.facts.id for room in table.hosts]
+        self._hard = [need for need in needs if need.is_hard]
+        self._demands = _demands(self._hard, self.ids, near_only=False)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """No set of host cells has enough devices, whichever guest cells they will do for."""
+        return any(demand.is_out_of_reach(len(self._table.rows)) for demand in self._demands)
 
     def greedy(self, regions: Sequence[int], *, near_only: bool) -> Choice | None:
         """In the first region where it will do, the matchable set with the most devices; exact when all devices are of
         one kind."""
-        wanted = [need for need in self._needs if near_only or need.is_hard]
-        demands = _demands(wanted, self.ids, near_only=near_only)
-        weights = [sum(demand.share(n) for demand in demands) for n in range(len(self.ids))]
+        demands = _demands(self._needs, self.ids, near_only=True) if near_only else self._demands
+        kinds = len(_kinds(self._needs if near_only else self._hard))
+        weights = [sum(demand.share(n) for demand in demands[:kinds]) for n in range(len(self.ids))]
         for region in regions:
             chosen = self.heaviest(region, weights)
             if chosen is None or any(demand.short(chosen) for demand in demands):
@@ -97,13 +111,12 @@ class _Search:
 
     def branch_and_bound(self, most_steps: int) -> Choice | Stopped | None:
         """Every set that could do, best first."""
-        hard = [need for need in self._needs if need.is_hard]
-        demands = _demands(hard, self.ids, near_only=False)
         branch = Branch(
             columns=self._columns,
             guest_cells=len(self._table.rows),
-            demands=demands,
-            are_alike=_numbers_tell_all(hard),
+            demands=self._demands,
+            kinds_of_devices=len(_kinds(self._hard)),
+            are_alike=_numbers_tell_all(self._hard),
             most_steps=most_steps,
         )
         for chosen in branch.sets():
