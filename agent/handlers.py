@@ -32,7 +32,7 @@ from agent.formats.envelope import (
     respond,
     success,
 )
-from agent.formats.fit_answer import fit_document
+from agent.formats.fit_answer import digested, fit_document
 from agent.formats.snapshot_file import saved
 from agent.formats.validate import decoded
 
@@ -112,12 +112,14 @@ class Handlers:
         if not self._health(snapshot).ready:
             return self._refuse(snapshot, self._not_ready(snapshot))
         try:
-            answer = try_fit(request_format.from_plain(request), snapshot, self._facts.of(snapshot))
+            spec = request_format.from_plain(request)
         except FaultyInput as error:
             return self._refuse(snapshot, invalid(error.faults))
+        answer = try_fit(spec, snapshot, self._facts.of(snapshot))
         if isinstance(answer, Faults):
             return self._refuse(snapshot, contradictory(answer.faults))
-        return success(snapshot.identity, snapshot.generation, self._now(), fit_document(answer))
+        document = fit_document(digested(answer, spec))
+        return success(snapshot.identity, snapshot.generation, self._now(), document)
 
     def refuse(self, code: str, message: str, status: int) -> ApiResponse:
         """The local API's answer to a request that is not served: by a handler, or by the server before any saw it."""

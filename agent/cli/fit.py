@@ -25,7 +25,7 @@ from agent.core.words import count
 from agent.errors import FaultyInput, HostReadError
 from agent.formats import request, snapshot_file, wire
 from agent.formats.envelope import Refusal, contradictory, invalid
-from agent.formats.fit_answer import count_document, empty_fields, fit_document
+from agent.formats.fit_answer import count_document, digested, empty_fields, fit_document
 from agent.render.fit_text import placement_text, refusal_text
 from agent.render.table import wrap
 
@@ -141,7 +141,7 @@ class Fit(HostCommand):
             found = try_count(spec, snapshot, facts, options.count)
         if isinstance(found, Faults):
             raise _Faulty(contradictory(found.faults), options.request)
-        return found, snapshot.topology
+        return (digested(found, spec) if isinstance(found, FitAnswer) else found), snapshot.topology
 
     def _ask_agent(self, spec: RequestSpec, options: argparse.Namespace) -> tuple[Found, HostTopology | None]:
         found = self.app.source.ask_fit(spec)

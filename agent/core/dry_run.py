@@ -12,7 +12,7 @@ from agent.core.admission import Admitted, Question, admit, question_of
 from agent.core.fit.host import HostFacts
 from agent.core.flavor import Faults, Requested, request_of
 from agent.core.group_policy import unchecked
-from agent.core.instance import Instance, RequestSpec
+from agent.core.instance import Instance, InstanceRequest, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
 from agent.core.relax.find import relaxations
@@ -25,8 +25,9 @@ from agent.core.what_if import with_guest
 class FitAnswer(Value, frozen=True, kw_only=True):
     """placement: where the guest would go, None when it does not fit; then reasons has every one, and relaxations what
     would make it fit, the smallest first (untried: changes that were not looked at). unknown: properties of the
-    request that mean nothing here. notes: a sentence each about what has no effect. epoch, generation: of the picture
-    that was asked."""
+    request that mean nothing here. notes: a sentence each about what has no effect. binding: what flavor, image and
+    ports have become, and digest: what names it on its way to a claim (`formats/digest`). epoch, generation: of the
+    picture that was asked."""
 
     fits: bool
     placement: Placement | None = None
@@ -35,6 +36,8 @@ class FitAnswer(Value, frozen=True, kw_only=True):
     untried: int = 0
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    binding: InstanceRequest | None = None
+    digest: str = ""
     epoch: int = 0
     generation: int = 0
 
@@ -96,6 +99,7 @@ def _answer(question: Question, asked: Requested) -> FitAnswer:
         reasons=() if isinstance(found, Admitted) else found.reasons,
         unknown=asked.unknown,
         notes=asked.notes if open_question is None else (*asked.notes, open_question),
+        binding=asked.request,
         epoch=found.epoch,
         generation=found.generation,
     )

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from agent.core.dry_run import CountAnswer, FitAnswer
+from agent.core.instance import RequestSpec
 from agent.formats import wire
+from agent.formats.digest import digest_of
 
 OF_YES = frozenset({"placement"})
 OF_NO = frozenset({"reasons", "relaxations", "untried"})
+
+
+def digested(answer: FitAnswer, spec: RequestSpec) -> FitAnswer:
+    """The answer with the digest of what was asked for, as a build of this guest would carry it."""
+    if answer.binding is None:
+        return answer
+    return msgspec.structs.replace(answer, digest=digest_of("build", spec.instance.uuid, answer.binding, spec.group))
 
 
 def fit_document(answer: FitAnswer) -> dict[str, Any]:
@@ -27,6 +38,7 @@ def empty_fields(answer: FitAnswer | CountAnswer) -> dict[str, Any]:
 def count_document(answer: CountAnswer) -> dict[str, Any]:
     """{"fits": ..., "asked": N, "count": how many, "placements": [...]}; and why not one more when not all fit."""
     document = fit_document(answer.last)
-    document.pop("placement", None)
+    for of_one_guest in ("placement", "binding", "digest"):
+        document.pop(of_one_guest, None)
     counted = {"fits": answer.fits, "asked": answer.asked, "count": len(answer.placements)}
     return {**counted, "placements": wire.to_builtins(answer.placements), **document, "fits": answer.fits}

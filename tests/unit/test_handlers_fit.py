@@ -54,7 +54,7 @@ def refusal(answer: ApiResponse) -> Refusal:
 
 def test_a_guest_that_fits_is_told_its_place_and_of_which_picture(api: Api) -> None:
     told = result(post(api, request()))
-    assert set(told) == {"fits", "placement", "unknown", "notes", "epoch", "generation"}
+    assert set(told) == {"fits", "placement", "unknown", "notes", "binding", "digest", "epoch", "generation"}
     assert (told["fits"], told["epoch"], told["generation"]) == (True, 3, 1)
     assert told["placement"]["cells"][0]["pins"] == {"0": 4, "1": 5}
 
