@@ -15,9 +15,14 @@ from agent.core.placement import CellPlacement, GivenDevices, Placement
 
 
 def place_cell(
-    cell: CellRequest, request: InstanceRequest, room: CellOffer, threads: int | None = None
+    cell: CellRequest,
+    request: InstanceRequest,
+    room: CellOffer,
+    threads: int | None = None,
+    size_kib: int | None = None,
 ) -> tuple[CellPlacement, int | None] | None:
-    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. threads: as of `pin`."""
+    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. threads: as of `pin`.
+    size_kib: one of `page_sizes`, unless the best."""
     pins = pin(
         room.facts,
         room.free_cpus,
@@ -26,7 +31,8 @@ def place_cell(
         with_emulator=wants_emulator_cpu(request, cell),
         threads=threads,
     )
-    size_kib = page_size(cell, request, room)
+    if size_kib is None:
+        size_kib = page_size(cell, request, room)
     if pins is None or size_kib is None:
         return None
     floats = len(cell.vcpus) > len(cell.pinned)
