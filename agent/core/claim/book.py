@@ -1,0 +1,320 @@
+"""All claims with what goes with them, immutable; and the one way to make the next book, which notes what to write."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import msgspec
+from immutables import Map
+
+from agent.core.claim.table import Event, after
+from agent.core.claim.values import (
+    BuildFailure,
+    Claim,
+    ClaimRules,
+    Departure,
+    Ending,
+    GroupRule,
+    Maintenance,
+    Membership,
+    Moment,
+    Move,
+    Record,
+    RecordValue,
+    State,
+    Step,
+    Tombstone,
+)
+
+_NONE: Map[str, object] = Map()
+
+
+MemberKey = tuple[str, str]
+"""Group and instance."""
+
+
+class Book(NamedTuple):
+    """sequence: of the last step. claims: those that have not ended, by id. of: their ids by instance. tombstones: by
+    claim id; last_end: the id of the newest by instance. members: by group and instance; groups: by id. moves: by id.
+    departures: by instance. failures: the oldest first.
+
+    Maps of `immutables`: the next book shares all but what changed, whatever the number of claims.
+    """
+
+    sequence: int = 0
+    claims: Map[str, Claim] = cast("Map[str, Claim]", _NONE)
+    of: Map[str, tuple[str, ...]] = cast("Map[str, tuple[str, ...]]", _NONE)
+    tombstones: Map[str, Tombstone] = cast("Map[str, Tombstone]", _NONE)
+    last_end: Map[str, str] = cast("Map[str, str]", _NONE)
+    members: Map[MemberKey, Membership] = cast("Map[MemberKey, Membership]", _NONE)
+    groups: Map[str, GroupRule] = cast("Map[str, GroupRule]", _NONE)
+    moves: Map[str, Move] = cast("Map[str, Move]", _NONE)
+    departures: Map[str, Departure] = cast("Map[str, Departure]", _NONE)
+    failures: tuple[BuildFailure, ...] = ()
+    maintenance: Maintenance | None = None
+
+    def claims_of(self, instance: str) -> tuple[Claim, ...]:
+        """Those of one instance that have not ended, the earliest first."""
+        return tuple(self.claims[claim_id] for claim_id in self.of.get(instance, ()))
+
+    def owner_of(self, instance: str) -> Claim | None:
+        """The claim that says why it is here."""
+        return next((claim for claim in self.claims_of(instance) if claim.role == "owner"), None)
+
+
+def member_key(group: str, instance: str) -> str:
+    """Of a membership's row; a uuid has no space."""
+    return f"{instance} {group}"
+
+
+class IllegalStep(Exception):
+    """The table has no such transition."""
+
+    def __init__(self, claim: Claim, event: Event) -> None:
+        super().__init__(f"claim {claim.claim_id} is {claim.state}; {event} is not possible then")
+        self.claim, self.event = claim, event
+
+
+class Change(NamedTuple):
+    """A book and what the journal must have of the way to it. touched: instances whose holdings may differ now."""
+
+    book: Book
+    records: tuple[Record, ...] = ()
+    steps: tuple[Step, ...] = ()
+    touched: frozenset[str] = frozenset()
+
+
+class Draft:
+    """The next book in the making: each method changes it and notes the rows that the journal needs for that.
+
+    The one place where a claim changes its state: what `core/claim/table` does not allow raises IllegalStep.
+    """
+
+    def __init__(self, book: Book, now: Moment, rules: ClaimRules) -> None:
+        self.book = book
+        self.now, self.rules = now, rules
+        self._records: dict[tuple[str, str], Record] = {}
+        self._steps: list[Step] = []
+        self._touched: set[str] = set()
+
+    def done(self) -> Change:
+        """What has come of it."""
+        return Change(self.book, tuple(self._records.values()), tuple(self._steps), frozenset(self._touched))
+
+    # --- claims --------------------------------------------------------------------------------
+
+    def admit(self, claim: Claim, step: Step) -> Claim:
+        """Put in a new claim, which holds from now on; its sequence becomes that of the step.
+
+        A pending one is for the journal a reserved one: on the disk it has been committed.
+        """
+        noted = self.note(step)
+        made = msgspec.structs.replace(claim, sequence=noted.sequence)
+        self._put(made)
+        if made.state == "pending":
+            self._record("claim", made.claim_id, msgspec.structs.replace(made, state="reserved"))
+        return made
+
+    def settle(self, claim: Claim) -> Claim:
+        """The journal has a pending claim, which the disk therefore knows as reserved already. Raises IllegalStep."""
+        settled = msgspec.structs.replace(claim, state=self._next(claim, "committed"))
+        self.book = self.book._replace(claims=self.book.claims.set(claim.claim_id, settled))
+        return settled
+
+    def take_back(self, claim: Claim) -> None:
+        """The journal has not taken a pending claim: it was never there. Raises IllegalStep."""
+        self._next(claim, "commit-failed")
+        self.note_event(claim, "commit-failed", "ended")
+        self._drop(claim)
+
+    def move_on(self, claim: Claim, event: Event, **changes: object) -> Claim:
+        """The claim after an event that leaves it in the book. changes: further fields of it.
+
+        Raises IllegalStep.
+        """
+        state = self._next(claim, event)
+        if state == "ended":
+            raise IllegalStep(claim, event)
+        is_new = state != claim.state
+        moved = msgspec.structs.replace(
+            claim,
+            state=state,
+            changed_at_s=self.now.monotonic_s if is_new else claim.changed_at_s,
+            state_since=self.now.wall if is_new else claim.state_since,
+            **changes,
+        )
+        if is_new or changes:
+            self.note_event(claim, event, state)
+            self._put(moved)
+        return moved
+
+    def end(self, claim: Claim, event: Event, ending: Ending, note: str | None = None) -> Tombstone:
+        """The claim ends: it holds nothing from now on, and is remembered. Raises IllegalStep."""
+        if self._next(claim, event) != "ended":
+            raise IllegalStep(claim, event)
+        noted = self.note_event(claim, event, "ended", ending=ending, note=note)
+        self._drop(claim)
+        return self.bury(
+            Tombstone(
+                claim_id=claim.claim_id,
+                ending=ending,
+                ended_at=self.now.wall,
+                at_s=self.now.wall_s,
+                sequence=noted.sequence,
+                digest=claim.digest,
+                instance=claim.instance.uuid,
+                claim=msgspec.structs.replace(claim, state="ended", reason=note or claim.reason),
+            )
+        )
+
+    def bury(self, tombstone: Tombstone) -> Tombstone:
+        """Remember it."""
+        book = self.book
+        last = book.last_end if not tombstone.instance else book.last_end.set(tombstone.instance, tombstone.claim_id)
+        self.book = book._replace(tombstones=book.tombstones.set(tombstone.claim_id, tombstone), last_end=last)
+        self._record("tombstone", tombstone.claim_id, tombstone)
+        return tombstone
+
+    def unbury(self, claim_id: str) -> None:
+        """Forget it."""
+        book = self.book
+        tombstone = book.tombstones[claim_id]
+        last = book.last_end
+        if last.get(tombstone.instance) == claim_id:
+            last = last.delete(tombstone.instance)
+        self.book = book._replace(tombstones=book.tombstones.delete(claim_id), last_end=last)
+        self._record("tombstone", claim_id, None)
+
+    def change(self, claim: Claim, **changes: object) -> Claim:
+        """The claim with other fields and in the same state; no step is noted."""
+        changed = msgspec.structs.replace(claim, **changes)
+        if changed != claim:
+            self._put(changed)
+        return changed
+
+    # --- what goes with them -------------------------------------------------------------------
+
+    def put_member(self, member: Membership) -> None:
+        """Add it, or what is newer of it."""
+        key = (member.group, member.instance)
+        if self.book.members.get(key) != member:
+            self.book = self.book._replace(members=self.book.members.set(key, member))
+            self._record("membership", member_key(*key), member)
+            self._touched.add(member.instance)
+
+    def drop_member(self, group: str, instance: str) -> None:
+        """It is in the group no more."""
+        if (group, instance) in self.book.members:
+            self.book = self.book._replace(members=self.book.members.delete((group, instance)))
+            self._record("membership", member_key(group, instance), None)
+            self._touched.add(instance)
+
+    def put_group(self, rule: GroupRule) -> None:
+        """The newest of a group."""
+        if self.book.groups.get(rule.id) != rule:
+            self.book = self.book._replace(groups=self.book.groups.set(rule.id, rule))
+            self._record("group", rule.id, rule)
+
+    def drop_group(self, group: str) -> None:
+        """Forget its rule."""
+        if group in self.book.groups:
+            self.book = self.book._replace(groups=self.book.groups.delete(group))
+            self._record("group", group, None)
+
+    def put_move(self, move: Move) -> None:
+        """Open it, or what has become of it."""
+        if self.book.moves.get(move.move_id) != move:
+            self.book = self.book._replace(moves=self.book.moves.set(move.move_id, move))
+            self._record("move", move.move_id, move)
+
+    def drop_move(self, move_id: str) -> None:
+        """Forget it."""
+        if move_id in self.book.moves:
+            self.book = self.book._replace(moves=self.book.moves.delete(move_id))
+            self._record("move", move_id, None)
+
+    def put_departure(self, departure: Departure) -> None:
+        """The instance has left."""
+        if self.book.departures.get(departure.instance) != departure:
+            self.book = self.book._replace(departures=self.book.departures.set(departure.instance, departure))
+            self._record("departure", departure.instance, departure)
+            self._touched.add(departure.instance)
+
+    def drop_departure(self, instance: str) -> None:
+        """The instance is back."""
+        if instance in self.book.departures:
+            self.book = self.book._replace(departures=self.book.departures.delete(instance))
+            self._record("departure", instance, None)
+            self._touched.add(instance)
+
+    def put_failure(self, failure: BuildFailure) -> None:
+        """A build has failed."""
+        self.book = self.book._replace(failures=(*self.book.failures, failure))
+        self._record("build_failure", failure.claim_id, failure)
+
+    def drop_failure(self, failure: BuildFailure) -> None:
+        """It counts no more."""
+        self.book = self.book._replace(failures=tuple(one for one in self.book.failures if one != failure))
+        self._record("build_failure", failure.claim_id, None)
+
+    def set_maintenance(self, maintenance: Maintenance | None) -> None:
+        """Begin, change or (None) end it."""
+        if self.book.maintenance != maintenance:
+            self.book = self.book._replace(maintenance=maintenance)
+            self._record("maintenance", "host", maintenance)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def note_event(
+        self, claim: Claim, event: str, state: State, *, ending: str | None = None, note: str | None = None
+    ) -> Step:
+        """A step of a claim."""
+        return self.note(
+            Step(
+                sequence=0,
+                at=self.now.wall,
+                event=event,
+                claim_id=claim.claim_id,
+                instance=claim.instance.uuid,
+                kind=claim.kind,
+                before=claim.state,
+                after=state,
+                ending=ending,
+                move_id=claim.move_id,
+                groups=() if claim.group is None else (claim.group.id,),
+                note=note,
+            )
+        )
+
+    def note(self, step: Step) -> Step:
+        """The step with the next sequence number."""
+        numbered = msgspec.structs.replace(step, sequence=self.book.sequence + 1, at=self.now.wall)
+        self.book = self.book._replace(sequence=numbered.sequence)
+        self._steps.append(numbered)
+        return numbered
+
+    def _next(self, claim: Claim, event: Event) -> State:
+        state = after(claim.state, event, claim.role)
+        if state is None:
+            raise IllegalStep(claim, event)
+        return state
+
+    def _put(self, claim: Claim) -> None:
+        book, uuid = self.book, claim.instance.uuid
+        ids = book.of.get(uuid, ())
+        if claim.claim_id not in ids:
+            ids = (*ids, claim.claim_id)
+        self.book = book._replace(claims=book.claims.set(claim.claim_id, claim), of=book.of.set(uuid, ids))
+        self._touched.add(uuid)
+        self._record("claim", claim.claim_id, claim)
+
+    def _drop(self, claim: Claim) -> None:
+        book, uuid = self.book, claim.instance.uuid
+        ids = tuple(one for one in book.of.get(uuid, ()) if one != claim.claim_id)
+        of = book.of.set(uuid, ids) if ids else book.of.delete(uuid)
+        self.book = book._replace(claims=book.claims.delete(claim.claim_id), of=of)
+        self._touched.add(uuid)
+        self._record("claim", claim.claim_id, None)
+
+    def _record(self, kind: str, key: str, value: RecordValue | None) -> None:
+        self._records[kind, key] = Record(kind=kind, key=key, value=value)
