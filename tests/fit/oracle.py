@@ -76,8 +76,10 @@ def _pin_ways(
     if not counts:
         yield frozenset(), free
         return
+    before = members(cell.free_cpus)
     for pins in map(frozenset, itertools.combinations(sorted(free), counts[0])):
-        if not rules.thread_fault(pins, request.thread_policy, cell, free):
+        # siblings are those that were free when the guest came: its cells may have them together
+        if not rules.thread_fault(pins, request.thread_policy, cell, before):
             left = free - pins - rules.idle_beside(pins, request.thread_policy, cell)
             for others, last in _pin_ways(counts[1:], request, cell, left):
                 yield pins | others, last

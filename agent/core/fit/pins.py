@@ -6,11 +6,13 @@ leaves the order to chance, CPUs ascend, siblings stay together, and one L3 is u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet, lowest, union
 from agent.core.fit.host import CellFacts, Core
+from agent.core.fit.siblings import Take, siblings_for
 from agent.core.instance import ThreadPolicy
 
 
@@ -84,20 +86,94 @@ def pin(
     vcpus: int,
     *,
     with_emulator: bool = False,
-    threads: int | None = None,
 ) -> Pins | None:
-    """CPUs for that many vCPUs, or None when they do not fit. threads: exactly so many of each core, of those cores
-    that have the fewest left; None: as many as there can be."""
-    if policy == "isolate":
-        chosen = _isolated(cell, free, vcpus)
-    elif threads is None:
-        chosen = _packed(cell, free, policy, vcpus)
-    else:
-        chosen = _by_threads(sorted(_free_parts(cell, free), key=int.bit_count), threads, vcpus)
+    """CPUs for that many vCPUs, or None when they do not fit."""
+    chosen = _isolated(cell, free, vcpus) if policy == "isolate" else _packed(cell, free, policy, vcpus)
     if chosen is None or not with_emulator:
         return chosen
     left = free & ~CpuSet(chosen.cpus).mask & ~chosen.idle
     return chosen._replace(emulator_cpu=lowest(left)) if left else None
+
+
+class Countable(NamedTuple):
+    """All of a host cell's CPUs that decides whether several cells of one guest find theirs there. free: how many;
+    cores: of these, how many each core has that the thread policy can use as one, ascending."""
+
+    free: int
+    cores: tuple[int, ...] = ()
+
+
+def countable(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None) -> Countable:
+    """The free CPUs of a host cell in numbers."""
+    cores: Sequence[int] = ()
+    if policy == "isolate":
+        cores = _whole_cores(cell, free)
+    elif policy == "require":
+        cores = [part for part in _free_parts(cell, free) if part.bit_count() > 1]
+    return Countable(free.bit_count(), tuple(sorted(map(int.bit_count, cores))))
+
+
+def are_placeable(
+    cpus: Countable,
+    policy: ThreadPolicy | None,
+    counts: Sequence[int],
+    spend: Callable[[], None],
+    *,
+    with_emulator: bool,
+) -> bool:
+    """Guest cells with so many pinned vCPUs, and the emulator's own CPU, find CPUs beside each other; exact."""
+    vcpus = sum(counts)
+    if policy == "isolate":
+        return vcpus <= len(cpus.cores) and cpus.free - sum(cpus.cores[:vcpus]) >= with_emulator
+    if cpus.free - vcpus < with_emulator:
+        return False
+    return policy != "require" or siblings_for(counts, cpus.cores, spend) is not None
+
+
+def pin_together(
+    cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, counts: Sequence[int], *, with_emulator: bool
+) -> tuple[Pins, ...] | None:
+    """CPUs for several cells of one guest; None when they do not fit. The emulator's own CPU, which the first of them
+    names, is one that all of them leave."""
+    left = free
+    chosen: list[Pins] = []
+    for vcpus in counts:
+        one = pin(cell, left, policy, vcpus)
+        if one is None:
+            break
+        chosen.append(one)
+        left = CpuMask(left & ~CpuSet(one.cpus).mask & ~one.idle)
+    if len(chosen) < len(counts):
+        chosen = _with_siblings(cell, free, counts) if policy == "require" else []
+        left = CpuMask(free & ~union(CpuSet(one.cpus).mask for one in chosen))
+    if not chosen or (with_emulator and not left):
+        return None
+    first, *others = chosen
+    return (first._replace(emulator_cpu=lowest(left) if with_emulator else None), *others)
+
+
+def _with_siblings(cell: CellFacts, free: CpuMask, counts: Sequence[int]) -> list[Pins]:
+    """Of cores that are alike in numbers the lowest first; none when they do not fit."""
+    parts = [part for part in _free_parts(cell, free) if part.bit_count() > 1]
+    left = dict(enumerate(parts))
+    chosen: list[Pins] = []
+    for takes in siblings_for(counts, [part.bit_count() for part in parts], lambda: None) or ():
+        gone: dict[int, list[int]] = {}
+        for take in takes:
+            gone |= {n: _first(left[n], take.cpus) for n in _cores_for(take, parts, left, gone)}
+        for n, cpus in gone.items():
+            left[n] &= ~CpuSet(cpus).mask
+        chosen.append(Pins(tuple(cpu for cpus in gone.values() for cpu in cpus)))
+    return chosen
+
+
+def _cores_for(take: Take, parts: Sequence[int], left: Mapping[int, int], gone: Container[int]) -> list[int]:
+    alike = (
+        n
+        for n, part in enumerate(parts)
+        if n not in gone and (part.bit_count(), left[n].bit_count()) == (take.free, take.left)
+    )
+    return list(itertools.islice(alike, take.cores))
 
 
 def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: int) -> Pins | None:
@@ -114,13 +190,6 @@ def _packed(cell: CellFacts, free: CpuMask, policy: ThreadPolicy | None, vcpus: 
         return None
     # whole cores first even here: threads one by one, as they lie
     return Pins(tuple(cpu for part in parts for cpu in CpuSet.from_mask(part))[:vcpus])
-
-
-def _by_threads(parts: Sequence[int], threads: int, vcpus: int) -> Pins | None:
-    cores = [part for part in parts if part.bit_count() >= threads]
-    if threads * len(cores) < vcpus:
-        return None
-    return Pins(tuple(cpu for core in cores for cpu in _first(core, threads))[:vcpus])
 
 
 def _isolated(cell: CellFacts, free: CpuMask, vcpus: int) -> Pins | None:

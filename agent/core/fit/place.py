@@ -8,45 +8,44 @@ from types import MappingProxyType
 from agent.core.cpuset import CpuSet
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.pages import page_size
-from agent.core.fit.pins import pin
+from agent.core.fit.pins import Pins, pin
 from agent.core.fit.table import wants_emulator_cpu
 from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 
 
 def place_cell(
-    cell: CellRequest,
-    request: InstanceRequest,
-    room: CellOffer,
-    threads: int | None = None,
-    size_kib: int | None = None,
+    cell: CellRequest, request: InstanceRequest, room: CellOffer, size_kib: int | None = None
 ) -> tuple[CellPlacement, int | None] | None:
-    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. threads: as of `pin`.
-    size_kib: one of `page_sizes`, unless the best."""
+    """One guest cell on a host cell, and the emulator's own CPU; None when it does not fit. size_kib: one of
+    `page_sizes`, unless the best."""
     pins = pin(
         room.facts,
         room.free_cpus,
         request.thread_policy,
         len(cell.pinned),
         with_emulator=wants_emulator_cpu(request, cell),
-        threads=threads,
     )
     if size_kib is None:
         size_kib = page_size(cell, request, room)
     if pins is None or size_kib is None:
         return None
+    return placed(cell, room, pins, size_kib), pins.emulator_cpu
+
+
+def placed(cell: CellRequest, room: CellOffer, pins: Pins, page_size_kib: int) -> CellPlacement:
+    """One guest cell with what it gets on a host cell."""
     floats = len(cell.vcpus) > len(cell.pinned)
-    placed = CellPlacement(
+    return CellPlacement(
         guest_cell=cell.id,
         host_cell=room.facts.id,
         vcpus=cell.vcpus,
         memory_kib=cell.memory_kib,
-        page_size_kib=size_kib,
+        page_size_kib=page_size_kib,
         pins=MappingProxyType(dict(zip(cell.pinned, pins.cpus, strict=True))),
         shared_cpus=CpuSet.from_mask(room.facts.shared) if floats else CpuSet(),
         idle_cpus=CpuSet.from_mask(pins.idle),
     )
-    return placed, pins.emulator_cpu
 
 
 def placement_of(
