@@ -12,14 +12,16 @@ from agent.formats.xml_text import Element, text_of
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/"
 _OVIRT = "{http://ovirt.org/vm/"
 _LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/"
+_OURS = "{urn:compute-agent:placement:1}"
+"""What `render/domain_parts` writes: it makes nobody the domain's manager."""
 
 
 def read_maker(root: Element) -> tuple[Maker, ReadOnlyMap[str, str]]:
     """The manager whose metadata is there ("libvirt" when none is), and the facts it wrote.
 
     nova: name, package, created, flavor, flavor_id, flavor_<what>, extra:NAME, image, image:NAME, user, user_id,
-    project, project_id, root, port:UUID (its addresses). oVirt: each plain element. Any: title, os (libosinfo), and
-    metadata (namespaces of managers that are not known here).
+    project, project_id, root, port:UUID (its addresses). oVirt: each plain element. Any: title, os (libosinfo),
+    extra:hw:cpu_thread_policy (of a placement of ours), and metadata (namespaces of managers that are not known here).
     """
     facts: dict[str, str] = {}
     maker: Maker = "libvirt"
@@ -36,6 +38,8 @@ def read_maker(root: Element) -> tuple[Maker, ReadOnlyMap[str, str]]:
             facts.update(_ovirt_facts(element))
         elif tag.startswith(_LIBOSINFO):
             facts.update(("os", identity) for child in element if (identity := child.get("id")))
+        elif tag.startswith(_OURS):
+            facts.update(_fact("extra:hw:cpu_thread_policy", element.get("cpu_thread_policy")))
         else:
             strangers.append(tag.partition("}")[0].lstrip("{"))
     if strangers:
