@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
-from agent.cli import exits, files, output
+from agent.cli import exits, files, guest_options, output
 from agent.cli.command import HostCommand
 from agent.cli.exits import BadArguments
 from agent.cli.fit_rows import in_short, rows
+from agent.cli.guest_options import FaultyRequest, Once
 from agent.core.dry_run import CountAnswer, FitAnswer, try_count, try_fit
 from agent.core.fit.host import host_facts
 from agent.core.flavor import Faults
@@ -22,9 +22,9 @@ from agent.core.report import report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
 from agent.core.words import count
-from agent.errors import FaultyInput, HostReadError
-from agent.formats import request, snapshot_file, wire
-from agent.formats.envelope import Refusal, contradictory, invalid
+from agent.errors import FaultyInput
+from agent.formats import snapshot_file, wire
+from agent.formats.envelope import Refusal, contradictory
 from agent.formats.fit_answer import count_document, digested, empty_fields, fit_document
 from agent.render.fit_text import placement_text, refusal_text
 from agent.render.table import wrap
@@ -37,32 +37,6 @@ MOST_SHOWN = 20
 
 
 Found = FitAnswer | CountAnswer
-
-
-class _Faulty(BadArguments):
-    """The request has to change; the refusal is what the API would answer."""
-
-    def __init__(self, refusal: Refusal, file: str | None) -> None:
-        said = refusal.reasons or (refusal.message,)
-        name = "" if file is None else f"{files.shown(file)}: "
-        super().__init__("\n".join(f"{name}{sentence}" for sentence in said))
-        self.refusal = refusal
-
-
-class _Once(argparse.Action):
-    """An option whose second value would replace the first silently."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Keep the value."""
-        if getattr(namespace, self.dest) is not None:
-            parser.error(f"{option_string} is given twice")
-        setattr(namespace, self.dest, values)
 
 
 class Fit(HostCommand):
@@ -79,24 +53,13 @@ class Fit(HostCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds the guest and where else to look."""
         parser = super().get_parser(prog_name)
-        guest = parser.add_argument_group("the guest")
-        guest.add_argument("--request", metavar="FILE", action=_Once, help="a request as JSON; - is standard input")
-        guest.add_argument("--vcpus", type=int, metavar="N", action=_Once, help="the flavor's, instead of a file")
-        guest.add_argument("--memory-mb", type=int, metavar="MIB", action=_Once, help="the flavor's")
+        guest = guest_options.add_options(parser)
         guest.add_argument(
-            "--extra-spec", metavar="KEY=VALUE", action="append", default=[], help="of the flavor; repeat for more"
-        )
-        guest.add_argument(
-            "--image-property", metavar="KEY=VALUE", action="append", default=[], help="of the image; repeat for more"
-        )
-        guest.add_argument("--port", metavar="JSON", action="append", default=[], help='as {"vnic_type": "direct"}')
-        guest.add_argument("--group", metavar="JSON", action=_Once, help='as {"id": "g", "policy": "anti-affinity"}')
-        guest.add_argument(
-            "--count", type=int, metavar="N", action=_Once, help="how many such guests fit at once, at most N"
+            "--count", type=int, metavar="N", action=Once, help="how many such guests fit at once, at most N"
         )
         where = parser.add_argument_group("a host in a file")
         where.add_argument(
-            "--snapshot", metavar="FILE", action=_Once, help="as agentctl snapshot writes, or the short form"
+            "--snapshot", metavar="FILE", action=Once, help="as agentctl snapshot writes, or the short form"
         )
         return parser
 
@@ -104,7 +67,7 @@ class Fit(HostCommand):
         """Ask, write the answer, return its exit code; json and yaml have the refusal of a request with faults, too."""
         try:
             return self._answered(parsed_args)
-        except _Faulty as error:
+        except FaultyRequest as error:
             if parsed_args.formatter in output.DATA_FORMATS:
                 nothing = dict.fromkeys((*FitAnswer.__struct_fields__, *CountAnswer.__struct_fields__, "count"))
                 refusal = output.Answer(wire.to_builtins(error.refusal), (), (), str, others=nothing)
@@ -113,7 +76,7 @@ class Fit(HostCommand):
 
     def _answered(self, parsed_args: argparse.Namespace) -> int:
         self._check_places(parsed_args)
-        spec = _spec(parsed_args)
+        spec = guest_options.spec_of(parsed_args)
         if parsed_args.count is not None and not 1 <= parsed_args.count <= MOST_GUESTS:
             raise BadArguments(f"--count {parsed_args.count}: not between 1 and {MOST_GUESTS}")
         found, topology = self._ask(spec, parsed_args)
@@ -140,13 +103,13 @@ class Fit(HostCommand):
         else:
             found = try_count(spec, snapshot, facts, options.count)
         if isinstance(found, Faults):
-            raise _Faulty(contradictory(found.faults), options.request)
+            raise FaultyRequest(contradictory(found.faults), options.request)
         return (digested(found, spec) if isinstance(found, FitAnswer) else found), snapshot.topology
 
     def _ask_agent(self, spec: RequestSpec, options: argparse.Namespace) -> tuple[Found, HostTopology | None]:
         found = self.app.source.ask_fit(spec)
         if isinstance(found, Refusal):
-            raise _Faulty(found, options.request)
+            raise FaultyRequest(found, options.request)
         has_devices = found.placement is not None and bool(found.placement.devices)
         return found, self.app.source.ask_topology() if has_devices else None
 
@@ -196,31 +159,6 @@ class Fit(HostCommand):
     def _refusal(self, found: FitAnswer, *, looked_for_help: bool) -> str:
         would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked_for_help else None
         return refusal_text(found.reasons, would_help, width=self.width, paint=self.paint)
-
-
-def _spec(options: argparse.Namespace) -> RequestSpec:
-    """Raises BadArguments."""
-    words = (options.extra_spec, options.image_property, options.port)
-    has_words = any((options.vcpus is not None, options.memory_mb is not None, *words, options.group is not None))
-    if options.request is not None and has_words:
-        raise BadArguments("a guest is described by --request or by the other options, not by both")
-    if options.request is None and (options.vcpus is None or options.memory_mb is None):
-        raise BadArguments("describe the guest: --request FILE, or --vcpus and --memory-mb")
-    try:
-        if options.request is not None:
-            return request.from_json(files.read(options.request, request.LONGEST_REQUEST, "--request"))
-        return request.from_words(
-            vcpus=options.vcpus,
-            memory_mb=options.memory_mb,
-            extra_specs=options.extra_spec,
-            properties=options.image_property,
-            ports=options.port,
-            group=options.group,
-        )
-    except FaultyInput as error:
-        raise _Faulty(invalid(error.faults), options.request) from error
-    except HostReadError as error:
-        raise BadArguments(str(error)) from error
 
 
 def _read_snapshot(name: str) -> Snapshot:
