@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from oslo_config import cfg, types
 from oslo_log import _options as oslo_log_options  # its declared oslo.config.opts entry point
 
+from agent.conf import claim_options
 from agent.core.host_config import HostConfig
 from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET, SOCKET_DIR, SYSTEM_LIBVIRT
 from agent.release import DISTRIBUTION, version
@@ -240,6 +241,7 @@ GROUPS: tuple[tuple[str, Sequence[cfg.Opt]], ...] = (
     ("libvirt", LIBVIRT),
     ("http", HTTP),
     ("conflicts", CONFLICTS),
+    ("claims", claim_options.OPTIONS),
 )
 
 COMMAND_LINE_OPTIONS = ("state_path", "socket_dir", "sysfs_root")

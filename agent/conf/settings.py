@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.conf import log_options, nova, options, paths
+from agent.conf import claim_options, log_options, nova, options, paths
 from agent.conf.host import HostReader
 from agent.conf.reading import Source
+from agent.core.claim.values import ClaimKind, ClaimRules
 from agent.core.host_config import HostConfig
 from agent.core.pci_request import PciSpec
 from agent.core.places import READ_ONLY_SOCKET, SYSTEM_LIBVIRT
@@ -64,6 +65,7 @@ class Settings(Value, frozen=True, kw_only=True):
     debug: bool
     check_config: bool
     host_config: HostConfig
+    claim_rules: ClaimRules = ClaimRules()
     config_files: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -142,7 +144,7 @@ def _own_source(arguments: argparse.Namespace, default_config_files: Sequence[st
 
 def describe(settings: Settings) -> tuple[str, ...]:
     """What is in force, one line per fact, for --check-config."""
-    config = settings.host_config
+    config, claims = settings.host_config, settings.claim_rules
     sets = (
         ("neither CPU set is configured: every usable CPU serves pinned and floating guests",)
         if config.is_legacy
@@ -157,6 +159,7 @@ def describe(settings: Settings) -> tuple[str, ...]:
         f"state: {settings.state_path}",
         f"sockets: {settings.socket_dir}, agent.sock for group {settings.socket_group}",
         f"a pass every {settings.interval_s} s, every guest's XML read again within {settings.deep_interval_s} s",
+        f"claims wait: {_waits(claims)}",
         *sets,
         f"reserved memory: {config.reserved_memory_mb} MiB",
         *(f"reserved pages: {one.count} of {one.size_kib} KiB on cell {one.cell}" for one in config.reserved_pages),
@@ -168,6 +171,12 @@ def describe(settings: Settings) -> tuple[str, ...]:
         *(f"intended: {rule.kind} with {rule.guest}" for rule in config.accept),
         *(f"set: {line}" for line in settings.chosen),
     )
+
+
+def _waits(rules: ClaimRules) -> str:
+    told: dict[str, ClaimKind] = {"built": "build", "resized": "resize", "moved live, unless renewed": "live_migration"}
+    waits = ", ".join(f"{rules.ttl_s[kind]:.0f} s for a guest that is {word}" for word, kind in told.items())
+    return f"{waits}; {rules.overdue_grace_s:.0f} s more when overdue"
 
 
 def _own_files(arguments: argparse.Namespace, defaults: Sequence[str] | None) -> list[str]:
@@ -202,6 +211,7 @@ def _settings(arguments: argparse.Namespace, own: Source, host: HostReader) -> S
         debug=own.get(options.DEFAULT_GROUP, "debug").value,
         check_config=arguments.check_config,
         host_config=host_config,
+        claim_rules=claim_options.rules_of(lambda name: int(own.get("claims", name).value)),
         config_files=own.files,
         chosen=tuple(map(str, host.used)),
         notes=tuple(host.notes),

@@ -76,12 +76,14 @@ class IllegalStep(Exception):
 
 
 class Change(NamedTuple):
-    """A book and what the journal must have of the way to it. touched: instances whose holdings may differ now."""
+    """A book and what the journal must have of the way to it. touched: instances whose holdings may differ now. takes:
+    something was promised, which counts only once it is on the disk."""
 
     book: Book
     records: tuple[Record, ...] = ()
     steps: tuple[Step, ...] = ()
     touched: frozenset[str] = frozenset()
+    takes: bool = False
 
 
 class Draft:
@@ -96,10 +98,12 @@ class Draft:
         self._records: dict[tuple[str, str], Record] = {}
         self._steps: list[Step] = []
         self._touched: set[str] = set()
+        self._takes = False
 
     def done(self) -> Change:
         """What has come of it."""
-        return Change(self.book, tuple(self._records.values()), tuple(self._steps), frozenset(self._touched))
+        records, steps = tuple(self._records.values()), tuple(self._steps)
+        return Change(self.book, records, steps, frozenset(self._touched), self._takes)
 
     # --- claims --------------------------------------------------------------------------------
 
@@ -112,6 +116,7 @@ class Draft:
         made = msgspec.structs.replace(claim, sequence=noted.sequence)
         self._put(made)
         if made.state == "pending":
+            self._takes = True
             self._record("claim", made.claim_id, msgspec.structs.replace(made, state="reserved"))
         return made
 

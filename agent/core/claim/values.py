@@ -130,21 +130,27 @@ class Tombstone(Value, frozen=True, kw_only=True):
 
 class Membership(Value, frozen=True, kw_only=True):
     """An instance is in a server group. generation: of the group when that was said, None: not told. last_here_at_s:
-    seconds since 1970, when it last had a claim or a domain here."""
+    seconds since 1970, when it last had a claim or a domain here, to the hour. is_ended: it counts only for as long as
+    its domain is active here."""
 
     group: str
     instance: str
     generation: int | None
     last_here_at_s: float
+    is_ended: bool = False
 
 
 class GroupRule(Value, frozen=True, kw_only=True):
-    """The newest that was said of a group. policy None: no rule. generation: as of `Membership`."""
+    """The newest that was said of a group. policy None: no rule. generation: as of `Membership`. listed: of the newest
+    list of all members (`set_group`) that had one. told_at_s: seconds since 1970, when it was last spoken of, to the
+    hour."""
 
     id: str
     policy: GroupPolicy | None
     max_server_per_host: int = 1
     generation: int | None = None
+    listed: int | None = None
+    told_at_s: float = 0.0
 
 
 class Move(Value, frozen=True, kw_only=True):
@@ -194,7 +200,8 @@ class Step(Value, frozen=True, kw_only=True):
     """One row of the journal's history, in the order in which things became so. event: of `core/claim/table`, or
     "refused", "group-set", "maintenance", "forgotten", "departed". before, after: states of the claim, None where there
     is none. note: for people. groups: group ids in which the instance has, or would have had, its seat; seats: how many
-    others had one in each of them at that instant."""
+    others had one in each of them at that instant. as_of: the step after which a refusal was true, where it was
+    worked out on an earlier picture than the last."""
 
     sequence: int
     at: str
@@ -208,6 +215,7 @@ class Step(Value, frozen=True, kw_only=True):
     move_id: str | None = None
     groups: tuple[str, ...] = ()
     seats: ReadOnlyMap[str, int] = MappingProxyType({})
+    as_of: int | None = None
     note: str | None = None
 
 
