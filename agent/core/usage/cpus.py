@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from agent.core import advice
 from agent.core.advice import FreeCpus, Proposals, Room
@@ -11,22 +10,9 @@ from agent.core.conflicts import Conflict, ConflictKind, Resource, by_name, conf
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.holds import GuestHolds, HostSets, cell_of
 from agent.core.topology import HostTopology
+from agent.core.usage.books import CpuBooks
 from agent.core.usage.rows import CpuAmount, CpuHolder
 from agent.core.words import agrees, plural, some
-
-
-class CpuBooks(NamedTuple):
-    """pinned: by guests whose XML is known; by_vcpus: not only by emulators and iothreads.
-    maybe_twice: by two guests, where of one at least it is the kernel alone that tells. taken: all that is not free.
-    holders: guests by CPU; waiting_for: guests whose thread policy "isolate" keeps the CPU idle."""
-
-    pinned: CpuMask
-    pinned_twice: CpuMask
-    maybe_twice: CpuMask
-    by_vcpus: CpuMask
-    taken: CpuMask
-    holders: dict[int, list[GuestHolds]]
-    waiting_for: dict[int, list[GuestHolds]]
 
 
 def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from agent.core import advice
 from agent.core.conflicts import Conflict, Resource, Severity, conflict
@@ -11,20 +10,11 @@ from agent.core.holds import GuestHolds
 from agent.core.host_config import HostConfig, SpecIndex
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.topology import HostTopology
+from agent.core.usage.books import DeviceBooks
 from agent.core.usage.rows import DeviceUsage, MdevUsage
 from agent.core.words import agrees
 
 BRIDGE_CLASS = "06"
-
-
-class DeviceBooks(NamedTuple):
-    """Guests by what they name; mdev_parents: functions whose mediated devices are held."""
-
-    devices: Mapping[PciAddress, PciDevice]
-    holders: Mapping[PciAddress, list[GuestHolds]]
-    mdev_holders: Mapping[str, list[GuestHolds]]
-    mdev_parents: Mapping[PciAddress, list[GuestHolds]]
-    children: Mapping[PciAddress, list[PciAddress]]
 
 
 def device_books(guests: Iterable[GuestHolds], topology: HostTopology) -> DeviceBooks:

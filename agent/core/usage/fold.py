@@ -12,7 +12,8 @@ from agent.core.guest import Sighting
 from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology, huge_pools_only
-from agent.core.usage.cpus import CpuBooks, cpu_amount, cpu_books, cpu_conflicts, cpu_holders
+from agent.core.usage.books import CpuBooks, SeenBooks
+from agent.core.usage.cpus import cpu_amount, cpu_books, cpu_conflicts, cpu_holders
 from agent.core.usage.devices import device_books, device_conflicts, device_rows, mdev_rows
 from agent.core.usage.memory import (
     MemoryBooks,
@@ -52,10 +53,11 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         *_lost_by_libvirt(guests),
     ]
     conflicts = settled(found, config.accept)
+    pci = device_rows(devices, config)
     usage = Usage(
         cells=cells,
         host=host,
-        pci=device_rows(devices, config),
+        pci=pci,
         mdevs=mdev_rows(devices, topology),
         remarks=tuple(_remarks(guests, cpus, conflicts)),
         free_is_uncertain=any(guest.holds.uncertain for guest in guests),
@@ -63,7 +65,8 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         has_device_filter=bool(config.device_spec),
     )
     holds = MappingProxyType({guest.sighting.uuid: guest.holds for guest in guests})
-    return Folded(usage=usage, conflicts=conflicts, holds=holds)
+    seen = SeenBooks(cpus, devices, {row.address: place for place, row in enumerate(pci)})
+    return Folded(usage=usage, conflicts=conflicts, holds=holds, seen=seen)
 
 
 class _Books(NamedTuple):

@@ -9,6 +9,7 @@ from agent.core.conflicts import Conflict, Owner
 from agent.core.cpuset import CpuSet
 from agent.core.ledger import Holds
 from agent.core.pci import DeviceType, PciAddress
+from agent.core.usage.books import SeenBooks
 from agent.core.values import ReadOnlyMap, Value
 
 
@@ -134,8 +135,10 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class Folded(Value, frozen=True, kw_only=True):
-    """What `fold` makes of a host. conflicts: in order, each id once. holds: of every guest, by its uuid."""
+    """What `fold` makes of a host. conflicts: in order, each id once. holds: what is seen of every guest, by its uuid.
+    seen: who holds what, for `with_promises`."""
 
     usage: Usage
     conflicts: tuple[Conflict, ...] = ()
     holds: ReadOnlyMap[str, Holds] = MappingProxyType({})
+    seen: SeenBooks
