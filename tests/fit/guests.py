@@ -16,7 +16,15 @@ from agent.core.pci import DeviceType
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 from tests.fit.hosts import UNIT_KIB, Host, Pick, T, Tags, Theme, any_host, tagged
 
-THEMES = (Theme(), Theme(cpus=False), Theme(memory=False, devices=False), Theme(cpus=False, memory=False))
+THEMES = (
+    Theme(),
+    Theme(cpus=False),
+    Theme(memory=False, devices=False),
+    Theme(cpus=False, memory=False),
+    Theme(is_thin=True),
+    Theme(cpus=False, is_thin=True),
+    Theme(cpus=False, devices=False, is_thin=True),
+)
 CPU_POLICIES: tuple[CpuPolicy | None, ...] = (None, "shared", "dedicated", "dedicated", "dedicated", "mixed")
 THREAD_POLICIES: tuple[ThreadPolicy | None, ...] = (None, "prefer", "require", "isolate")
 EMULATOR_POLICIES: tuple[EmulatorPolicy | None, ...] = (None, None, "isolate", "share")
@@ -40,7 +48,7 @@ def any_case(pick: Pick, most_cells: int = 3) -> Case:
     """A host and a guest that has rarely more cells than it."""
     theme = pick(THEMES)
     host = any_host(pick, theme, most_cells)
-    most = min(most_cells, len(host.topology.cells) + pick((0, 0, 0, 1)))
+    most = min(most_cells, len(host.topology.cells) + pick((0, 0, 0, 0 if theme.is_thin else 1)))
     how = FitRules(pack=pick((False, True)), share_cells=pick((False, False, False, True)))
     return Case(host, any_guest(pick, theme, most), how)
 
@@ -62,11 +70,11 @@ def seeded(seed: int, most_cells: int = 3) -> Case:
 
 def any_guest(pick: Pick, theme: Theme, most_cells: int) -> InstanceRequest:
     """With and without cells; masks, threads and emulator only where the CPU policy has them."""
-    devices = _devices(pick) if theme.devices else ()
-    count = pick((0, *range(1, most_cells + 1), most_cells))
+    devices = _devices(pick, theme) if theme.devices else ()
+    count = pick((most_cells,) if theme.is_thin else (0, *range(1, most_cells + 1), most_cells))
     if not count:
         return InstanceRequest(vcpus=pick((1, 2, 6)), memory_kib=pick((1, 3, 9)) * UNIT_KIB, devices=devices)
-    policy = pick(CPU_POLICIES)
+    policy = pick(("dedicated", None) if theme.is_thin else CPU_POLICIES)
     sizes = [pick((1, 1, 2, 2, 3, 4) if theme.cpus else (1,)) for _ in range(count)]
     starts = list(itertools.accumulate(sizes, initial=0))
     every = CpuSet(range(starts[-1]))
@@ -84,7 +92,7 @@ def any_guest(pick: Pick, theme: Theme, most_cells: int) -> InstanceRequest:
         thread_policy=pick(THREAD_POLICIES) if pinned and theme.cpus else None,
         emulator_policy=pick(EMULATOR_POLICIES) if pinned and theme.cpus else None,
         realtime=pick((CpuSet(), CpuSet(), CpuSet([0]), every)) & pinned,
-        page_size=pick(PAGES) if theme.memory else None,
+        page_size=pick(("any",) if theme.is_thin else PAGES) if theme.memory else None,
         devices=devices,
     )
 
@@ -96,18 +104,19 @@ def _pinned(pick: Pick, policy: CpuPolicy | None, every: CpuSet) -> CpuSet:
     return every if policy == "dedicated" else CpuSet()
 
 
-def _devices(pick: Pick) -> tuple[PciRequest, ...]:
-    """Requests whose kinds of devices overlap."""
+def _devices(pick: Pick, theme: Theme) -> tuple[PciRequest, ...]:
+    """Requests whose kinds of devices overlap; any devices where they are not what decides."""
+    is_picky = not theme.is_thin
     return tuple(
         PciRequest(
             id=f"request-{n}",
-            specs=tuple(_spec(pick) for _ in range(pick((1, 1, 2)))),
+            specs=tuple(_spec(pick) for _ in range(pick((1, 1, 2)))) if is_picky else (PciSpec(vendor_id="8086"),),
             count=pick((1, 1, 2)),
             numa_policy=pick(NUMA_POLICIES),
-            live_migratable=pick((None,) * 14 + (True, False)),
-            parent_ifname=pick((None,) * 15 + ("eth0",)),
+            live_migratable=pick((None,) * 14 + (True, False)) if is_picky else None,
+            parent_ifname=pick((None,) * 15 + ("eth0",)) if is_picky else None,
         )
-        for n in range(pick((0, 1, 1, 2, 3)))
+        for n in range(pick((0, 1, 1, 2, 3) if is_picky else (0, 1)))
     )
 
 

@@ -39,11 +39,13 @@ class Pick(Protocol):
 
 
 class Theme(NamedTuple):
-    """What of a host is scarce and odd; the rest is plentiful, so that it does not decide."""
+    """What of a host is scarce and odd; the rest is plentiful, so that it does not decide. is_thin: the host as a whole
+    has little small-page memory left, whatever its cells have, and guests take pages of any size."""
 
     cpus: bool = True
     memory: bool = True
     devices: bool = True
+    is_thin: bool = False
 
 
 class Host(NamedTuple):
@@ -78,13 +80,16 @@ def some(pick: Pick, options: Sequence[T], most: int) -> list[T]:
 def any_host(pick: Pick, theme: Theme, most_cells: int) -> Host:
     """Any of these hosts with any of these guests."""
     topology = any_topology(pick, theme, most_cells)
-    names = ("r1", "r2")[: pick((0, 0, 1, 1, 2))]
-    return Host(topology, _config(pick, theme, topology), tuple(_resident(pick, name, topology) for name in names))
+    names = ("r1", "r2")[: pick((0, 0, 0, 1) if theme.is_thin else (0, 0, 1, 1, 2))]
+    return Host(
+        topology, _config(pick, theme, topology), tuple(_resident(pick, theme, name, topology) for name in names)
+    )
 
 
 def any_topology(pick: Pick, theme: Theme, most_cells: int) -> HostTopology:
     """A few cells with sparse ids, memory-only ones among them; cores of one, two and four threads."""
-    ids = pick(((0, 1, 2), (0, 8, 16, 17), (1, 2, 3)))[: pick(range(1, most_cells + 1))]
+    least = 2 if theme.is_thin else 1
+    ids = pick(((0, 1, 2), (0, 8, 16, 17), (1, 2, 3)))[: pick(range(least, most_cells + 1))]
     cores = _cores(pick, theme, len(ids))
     every = [cpu for mine in cores for core in mine for cpu in core]
     off = CpuSet(every[1:2] if theme.cpus and pick((False, False, False, True)) else ())
@@ -141,7 +146,7 @@ def _cpus(ids: Sequence[int], cores: Cores, sockets: list[tuple[int, ...]], off:
 
 
 def _cell(pick: Pick, theme: Theme, number: int, ids: Sequence[int], cpus: CpuSet) -> HostCell:
-    small = pick((16, 8, 5, 4, 3, 2, 1, 0) if theme.memory else (16,)) * UNIT_KIB
+    small = pick(_small_units(theme)) * UNIT_KIB
     pools = tuple(_pool(pick, size) for size in some(pick, HUGE_KIB, 2)) if theme.memory else ()
     return HostCell(
         id=number,
@@ -149,8 +154,14 @@ def _cell(pick: Pick, theme: Theme, number: int, ids: Sequence[int], cpus: CpuSe
         memory_kib=small + sum(pool.total * pool.size_kib for pool in pools),
         pages=pools,
         distances=MappingProxyType({other: 10 if other == number else 20 + abs(other - number) for other in ids}),
-        allowed=not theme.memory or pick((True,) * 19 + (False,)),
+        allowed=not theme.memory or theme.is_thin or pick((True,) * 19 + (False,)),
     )
+
+
+def _small_units(theme: Theme) -> tuple[int, ...]:
+    if theme.is_thin:
+        return (16, 8, 4, 2)
+    return (16, 8, 5, 4, 3, 2, 1, 0) if theme.memory else (16,)
 
 
 def _pool(pick: Pick, size_kib: int) -> PagePool:
@@ -201,17 +212,27 @@ def _config(pick: Pick, theme: Theme, topology: HostTopology) -> HostConfig:
     dedicated, shared = pick(
         ((None, None), (rest, part), (rest, part), (part, rest), (rest, rest), (rest, None), (None, rest))
     )
+    if theme.is_thin:
+        dedicated, shared = pick(((every, None), (None, None), (None, None), (rest, part)))
     sizes = [(cell.id, pool.size_kib) for cell in topology.cells for pool in cell.pages]
     reserved = some(pick, sizes, 1)
     return HostConfig(
         dedicated=dedicated,
         shared=shared,
-        reserved_memory_mb=pick((0, 0, 256)) if theme.memory else 0,
+        reserved_memory_mb=_reserved_mb(pick, theme, topology),
         reserved_pages=tuple(ReservedPages(cell=cell, size_kib=size, count=1) for cell, size in reserved),
         cpu_allocation_ratio=pick((1.0, 1.5, 4.0)),
         ram_allocation_ratio=pick((0.5, 1.0, 1.5)) if theme.memory else 1.0,
-        device_spec=tuple(_device_spec(pick) for _ in range(pick((1, 1, 1, 2, 0)))),
+        device_spec=tuple(_device_spec(pick, theme) for _ in range(pick((1, 1, 1, 2, 0)))),
     )
+
+
+def _reserved_mb(pick: Pick, theme: Theme, topology: HostTopology) -> int:
+    """Kept back from the host as a whole, and from none of its cells."""
+    if not theme.is_thin:
+        return pick((0, 0, 256)) if theme.memory else 0
+    huge_kib = sum(pool.total * pool.size_kib for cell in topology.cells for pool in cell.pages)
+    return max(topology.memory_kib - huge_kib - pick(range(7)) * UNIT_KIB, 0) // 1024
 
 
 def tagged(pairs: Mapping[str, str | None]) -> ReadOnlyMap[str, str | None]:
@@ -219,8 +240,8 @@ def tagged(pairs: Mapping[str, str | None]) -> ReadOnlyMap[str, str | None]:
     return MappingProxyType(dict(pairs))
 
 
-def _device_spec(pick: Pick) -> DeviceSpec:
-    if pick((True, True, False)):
+def _device_spec(pick: Pick, theme: Theme) -> DeviceSpec:
+    if theme.is_thin or pick((True, True, False)):
         return DeviceSpec(vendor_id="8086")
     tags = pick(SPEC_TAGS)
     return DeviceSpec(
@@ -234,7 +255,7 @@ def _device_spec(pick: Pick) -> DeviceSpec:
     )
 
 
-def _resident(pick: Pick, name: str, topology: HostTopology) -> Sighting:
+def _resident(pick: Pick, theme: Theme, name: str, topology: HostTopology) -> Sighting:
     """A guest that is there: pinned anywhere, bound to a cell or not, with a device or not; or that nobody can read."""
     if pick((False,) * 30 + (True,)):
         return Sighting(uuid=uuid_of(name), name=name, state="running", begun_at=1.0)
@@ -252,7 +273,7 @@ def _resident(pick: Pick, name: str, topology: HostTopology) -> Sighting:
         vcpu_pins=tuple(Pin(thread=n, cpus=CpuSet([cpu])) for n, cpu in enumerate(pins)),
         mode=None if cell is None else "strict",
         nodeset=CpuSet() if cell is None else CpuSet([cell]),
-        page_size_kib=pick((None, None, None, *HUGE_KIB)),
+        page_size_kib=pick((None,) if theme.is_thin else (None, None, None, *HUGE_KIB)),
         devices=tuple(GuestDevice(kind="pci", source="hostdev", address=one.address) for one in given),
         facts=MappingProxyType(facts),
     )

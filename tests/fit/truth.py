@@ -165,12 +165,26 @@ def _of_host_row(
             yield from _differ(short=(True, reason.asked_kib > reason.free_kib))
             yield from _differ(free=(True, reason.free_kib in {offer.free_by_ratio_kib, offer.free_kib}))
             yield from _differ(asked=(True, reason.asked_kib <= request.memory_kib))
+            if request.page_size == "any":
+                yield from _differ(enough=(True, _is_enough(reason.asked_kib, request, offer)))
+                # devices can take the guest to other host cells than those that need the least
+                is_too_much = not request.devices and _is_enough(reason.asked_kib - 1, request, offer)
+                yield from _differ(too_much=(False, is_too_much))
+            else:
+                yield from _differ(all=(reason.asked_kib, request.memory_kib))
         case why.SharedCpusShort():
             yield from _differ(asked=(reason.asked, request.vcpus), shared=(reason.shared.mask, offer.shared_cpus))
             yield from _differ(short=(True, reason.asked > len(reason.shared)), cells=((), request.cells))
         case why.SharedOverRatio():
             yield from _differ(asked=(reason.asked, spare), free=(reason.free, offer.floating))
             yield from _differ(limit=(reason.limit, offer.floating_limit), short=(True, reason.asked > reason.free))
+
+
+def _is_enough(small_kib: int, request: InstanceRequest, offer: Offer) -> bool:
+    """With so much free on the host as a whole there is a place for the guest, devices apart."""
+    there = msgspec.structs.replace(offer, free_kib=small_kib, free_by_ratio_kib=small_kib)
+    bare = msgspec.structs.replace(request, devices=())
+    return oracle.possible(bare, Room(there, {}))
 
 
 def _of_host(reason: why.Reason, request: InstanceRequest, room: Room) -> Iterator[str]:

@@ -9,16 +9,17 @@ import msgspec
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.needs import Need
 from agent.core.fit.devices.serve import contended, needs, serve, too_far, unserved
+from agent.core.fit.fallback import choose_with_memory
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
 from agent.core.fit.order import ordered
-from agent.core.fit.pages import host_free_kib, host_takes_small
+from agent.core.fit.pages import host_free_kib, host_memory_short, host_takes_small
 from agent.core.fit.place import place_cell, placement_of
 from agent.core.fit.rules import FitRules, NoFit
-from agent.core.fit.search import Choice, Stopped, are_out_of_reach, choose, could_have, nearest
+from agent.core.fit.search import Choice, Far, Stopped, are_out_of_reach, could_have, nearest
 from agent.core.fit.sharing import Shared, share
 from agent.core.fit.table import Table, table_of
-from agent.core.fit.take import PlacementBroken, check, take
+from agent.core.fit.take import PlacementBroken, check
 from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 from agent.core.reasons import (
@@ -52,10 +53,6 @@ def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Pl
         if not request.cells
         else _in_cells(request, wanted, offer, rules, reasons)
     )
-    if isinstance(found, NoFit) and request.cells and request.page_size == "any":
-        # small pages that one cell falls back to may be what the host as a whole lacks
-        huge = fit(msgspec.structs.replace(request, page_size="large"), offer, rules)
-        found = huge if isinstance(huge, Placement) else found
     if isinstance(found, Placement):
         check(request, found, offer)
     return found
@@ -75,14 +72,13 @@ def _in_cells(
     table = table_of(request, ordered(request, offer, rules))
     if reasons:
         return NoFit(reasons=(*reasons, *table.reasons))
-    found = choose(table, wanted, offer, rules)
+    found = choose_with_memory(request, table, wanted, offer, rules.most_steps)
     if isinstance(found, Choice):
         return _placed(request, table, found, offer)
     if rules.share_cells:
         shared = share(request, wanted, offer, table.hosts, rules.most_steps)
         if isinstance(shared, Shared):
-            placement = placement_of(request, shared.cells, shared.devices, offer, shared.own)
-            return _with_memory(request, placement, offer)
+            return placement_of(request, shared.cells, shared.devices, offer, shared.own)
         if shared is None and isinstance(found, Shortage):
             return NoFit(reasons=(*table.reasons, *_why_not_together(request, table, wanted)))
         found = shared if isinstance(shared, Stopped) else found
@@ -92,7 +88,7 @@ def _in_cells(
     return NoFit(reasons=(*table.reasons, *_why(found, request, table, wanted, offer)))
 
 
-def _placed(request: InstanceRequest, table: Table, found: Choice, offer: Offer) -> Placement | NoFit:
+def _placed(request: InstanceRequest, table: Table, found: Choice, offer: Offer) -> Placement:
     cells: list[CellPlacement] = []
     emulator_cpu: int | None = None
     for cell, column in zip(request.cells, found.columns, strict=True):
@@ -101,27 +97,24 @@ def _placed(request: InstanceRequest, table: Table, found: Choice, offer: Offer)
             raise PlacementBroken(f"guest cell {cell.id} was said to fit and does not ({request})")
         cells.append(placed[0])
         emulator_cpu = placed[1] if emulator_cpu is None else emulator_cpu
-    return _with_memory(request, placement_of(request, cells, found.devices, offer, emulator_cpu), offer)
-
-
-def _with_memory(request: InstanceRequest, placement: Placement, offer: Offer) -> Placement | NoFit:
-    """Page size `any` may have fallen back to small pages, which then must be free on the host as a whole too."""
-    if request.page_size != "any":
-        return placement
-    asked_kib = offer.free_kib - take(offer, placement).free_kib
-    reasons = tuple(_host_memory_reasons(asked_kib, request, offer))
-    return NoFit(reasons=reasons) if reasons else placement
+    return placement_of(request, cells, found.devices, offer, emulator_cpu)
 
 
 def _why(
-    found: Shortage | Stopped | None, request: InstanceRequest, table: Table, wanted: Sequence[Need], offer: Offer
+    found: Shortage | Stopped | Far | MemoryShort,
+    request: InstanceRequest,
+    table: Table,
+    wanted: Sequence[Need],
+    offer: Offer,
 ) -> Iterator[Reason]:
-    if isinstance(found, Stopped):
+    if isinstance(found, MemoryShort):
+        yield found
+    elif isinstance(found, Stopped):
         yield SearchStopped(steps=found.steps)
     elif isinstance(found, Shortage) and len(found.rows) > 1:
         guest_cells = CpuSet(request.cells[row].id for row in found.rows)
         yield CellsContended(guest_cells=guest_cells, cells=_ids(table.hosts, found.columns))
-    elif found is None:
+    elif isinstance(found, Far):
         yield from _why_far(table, wanted, offer)
 
 
@@ -196,17 +189,11 @@ def _host_reasons(request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
         yield SharedOverRatio(
             guest_cell=None, cell=None, asked=floating, free=offer.floating, limit=offer.floating_limit
         )
-    if host_takes_small(request, offer):
-        yield from _host_memory_reasons(request.memory_kib, request, offer)
+    if host_takes_small(request, offer) and request.memory_kib > max(host_free_kib(request, offer), 0):
+        yield host_memory_short(request.memory_kib, request, offer)
 
 
 def _has_emulator_home(request: InstanceRequest, offer: Offer) -> bool:
     if request.emulator_policy == "share":
         return bool(offer.shared_cpus) and not offer.facts.is_legacy
     return request.emulator_policy == "isolate"
-
-
-def _host_memory_reasons(asked_kib: int, request: InstanceRequest, offer: Offer) -> Iterator[Reason]:
-    free_kib = host_free_kib(request, offer)
-    if asked_kib > max(free_kib, 0):
-        yield MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=free_kib)

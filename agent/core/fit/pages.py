@@ -52,21 +52,21 @@ def host_free_kib(request: InstanceRequest, offer: Offer) -> int:
     return free_kib(request, offer.free_kib, offer.free_by_ratio_kib, None)
 
 
+def host_memory_short(asked_kib: int, request: InstanceRequest, offer: Offer) -> MemoryShort:
+    """The reason why the host as a whole has not so much small-page memory."""
+    return MemoryShort(guest_cell=None, cell=None, asked_kib=asked_kib, free_kib=host_free_kib(request, offer))
+
+
 def page_size(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> int | None:
     """The size in KiB of the pages that the memory is taken from; None: there is not enough, `memory_reasons` says of
     what."""
-    return next(page_sizes(cell, request, room), None)
-
-
-def page_sizes(cell: CellRequest, request: InstanceRequest, room: CellOffer) -> Iterator[int]:
-    """Every size in KiB of which there are enough pages, the best first: huge ones, the biggest before others."""
     if not room.facts.allowed:
-        return
-    for pool in huge_pools(request, room):
-        if next(_huge_reasons(cell, pool, room), None) is None:
-            yield pool.size_kib
-    if may_take_small(request, room) and next(_small_reasons(cell, request, room), None) is None:
-        yield room.facts.small_kib
+        return None
+    sizes = (pool.size_kib for pool in huge_pools(request, room) if next(_huge_reasons(cell, pool, room), None) is None)
+    best = next(sizes, None)
+    if best is None and may_take_small(request, room) and next(_small_reasons(cell, request, room), None) is None:
+        return room.facts.small_kib
+    return best
 
 
 def may_take_small(request: InstanceRequest, room: CellOffer) -> bool:

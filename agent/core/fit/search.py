@@ -19,7 +19,6 @@ from agent.core.fit.devices.serve import serve
 from agent.core.fit.devices.together import MOST_TOGETHER, together
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Matching, Shortage, first_match, match, transposed
-from agent.core.fit.rules import FitRules
 from agent.core.fit.table import Table
 from agent.core.placement import GivenDevices
 
@@ -37,8 +36,14 @@ class Stopped(NamedTuple):
     steps: int
 
 
-def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -> Choice | Shortage | Stopped | None:
-    """Host cells and devices; a Shortage where guest cells alone do not fit, None where the devices are too far.
+class Far(NamedTuple):
+    """The devices are too far from any host cells that will do; steps: after which this was known."""
+
+    steps: int = 0
+
+
+def choose(table: Table, needs: Sequence[Need], offer: Offer, most_steps: int) -> Choice | Shortage | Stopped | Far:
+    """Host cells and devices; a Shortage where guest cells alone do not fit.
 
     The guest's cells stay as close to each other as can be, then the order of the table counts. Devices that may be far
     are near if that is possible at all.
@@ -53,12 +58,12 @@ def choose(table: Table, needs: Sequence[Need], offer: Offer, rules: FitRules) -
         return Choice(next(columns for columns in matched if not isinstance(columns, Shortage)))
     search = _Search(table, needs, offer)
     if search.is_hopeless:
-        return None
+        return Far()
     for near_only in (True, False) if any(None in need.reach for need in needs) else (False,):
         choice = search.greedy(regions, near_only=near_only)
         if choice is not None:
             return choice
-    return search.branch_and_bound(rules.most_steps) if any(need.is_hard for need in needs) else None
+    return search.branch_and_bound(most_steps) if any(need.is_hard for need in needs) else Far()
 
 
 def are_out_of_reach(table: Table, needs: Sequence[Need], offer: Offer) -> bool:
@@ -109,7 +114,7 @@ class _Search:
                 return found
         return None
 
-    def branch_and_bound(self, most_steps: int) -> Choice | Stopped | None:
+    def branch_and_bound(self, most_steps: int) -> Choice | Stopped | Far:
         """Every set that could do, best first."""
         branch = Branch(
             columns=self._columns,
@@ -123,7 +128,7 @@ class _Search:
             found = self._served(chosen, near_only=False)
             if found is not None:
                 return found
-        return Stopped(branch.steps) if branch.stopped else None
+        return Stopped(branch.steps) if branch.stopped else Far(branch.steps)
 
     def _served(self, chosen: int, *, near_only: bool) -> Choice | None:
         cells = CpuSet(self.ids[n] for n in CpuSet.from_mask(chosen))

@@ -8,7 +8,7 @@ import msgspec
 
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.fit.host import CellOffer, FreePages, Offer
-from agent.core.fit.pages import cell_free_kib
+from agent.core.fit.pages import cell_free_kib, host_free_kib
 from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 
@@ -88,6 +88,8 @@ def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Ite
         yield from _cell_faults(request, placement, offer)
     yield from _device_faults(request, placement, offer)
     left = take(offer, placement)
+    if host_free_kib(request, left) < min(host_free_kib(request, offer), 0):
+        yield "too much memory on the host"
     for before, after in zip(offer.cells, left.cells, strict=True):
         if after is before:
             continue
