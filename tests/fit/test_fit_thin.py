@@ -12,6 +12,7 @@ from agent.core import reasons as why
 from agent.core.cpuset import CpuSet
 from agent.core.fit.decide import fit
 from agent.core.fit.rules import FitRules, NoFit
+from agent.core.fit.take import PlacementBroken, check
 from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.pci import PciDevice
 from agent.core.pci_request import PciRequest
@@ -96,6 +97,15 @@ def test_the_guest_cell_that_the_host_has_no_small_pages_for_has_the_huge_ones(
 def test_one_mib_less_and_the_reason_says_the_least_that_is_needed() -> None:
     on, request = thin({SIZE: 512}, {}, free_mib=255), any_pages((1, 256), (1, 512))
     assert checked(request, on) == memory_short(256, 255)
+
+
+def test_a_placement_whose_small_pages_the_host_has_not_is_not_given_out() -> None:
+    request = any_pages((1, 256), (1, 512))
+    found = fit(request, thin({SIZE: 512}, {}, free_mib=256).offer())
+    assert isinstance(found, Placement)
+    check(request, found, thin({SIZE: 512}, {}, free_mib=256).offer())
+    with pytest.raises(PlacementBroken, match="too much memory on the host"):
+        check(request, found, thin({SIZE: 512}, {}, free_mib=255).offer())
 
 
 def test_several_guest_cells_may_fall_back_beside_each_other_if_not_every_pair_of_them() -> None:
