@@ -9,6 +9,7 @@ from immutables import Map
 
 from agent.core.claim.table import Event, after
 from agent.core.claim.values import (
+    Boot,
     BuildFailure,
     Claim,
     ClaimRules,
@@ -52,6 +53,7 @@ class Book(NamedTuple):
     departures: Map[str, Departure] = cast("Map[str, Departure]", _NONE)
     failures: tuple[BuildFailure, ...] = ()
     maintenance: Maintenance | None = None
+    boot: Boot | None = None
 
     def claims_of(self, instance: str) -> tuple[Claim, ...]:
         """Those of one instance that have not ended, the earliest first."""
@@ -267,6 +269,13 @@ class Draft:
         if self.book.maintenance != maintenance:
             self.book = self.book._replace(maintenance=maintenance)
             self._record("maintenance", "host", maintenance)
+
+    def begin_boot(self) -> None:
+        """The host has been booted since, or this is the first start."""
+        if self.book.boot is None or self.book.boot.boot_id != self.now.boot_id:
+            boot = Boot(boot_id=self.now.boot_id, since=self.now.wall)
+            self.book = self.book._replace(boot=boot)
+            self._record("boot", "host", boot)
 
     # --- steps ---------------------------------------------------------------------------------
 

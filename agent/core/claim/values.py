@@ -196,6 +196,13 @@ class BuildFailure(Value, frozen=True, kw_only=True):
     reason: str
 
 
+class Boot(Value, frozen=True, kw_only=True):
+    """The boot of the host that the journal was last written in. since: RFC 3339, of the first start in it."""
+
+    boot_id: str
+    since: str
+
+
 class Step(Value, frozen=True, kw_only=True):
     """One row of the journal's history, in the order in which things became so. event: of `core/claim/table`, or
     "refused", "group-set", "maintenance", "forgotten", "departed". before, after: states of the claim, None where there
@@ -219,7 +226,7 @@ class Step(Value, frozen=True, kw_only=True):
     note: str | None = None
 
 
-RecordValue = Claim | Tombstone | Membership | GroupRule | Move | Maintenance | Departure | BuildFailure
+RecordValue = Claim | Tombstone | Membership | GroupRule | Move | Maintenance | Departure | BuildFailure | Boot
 
 
 class Record(Value, frozen=True, kw_only=True):
@@ -241,6 +248,7 @@ RECORDS: ReadOnlyMap[str, type[Value]] = MappingProxyType(
         "maintenance": Maintenance,
         "departure": Departure,
         "build_failure": BuildFailure,
+        "boot": Boot,
     }
 )
 """What the value of each kind of row is."""
