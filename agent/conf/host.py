@@ -47,6 +47,7 @@ class HostReader:
             pack_cells=bool(self.choose("compute", "packing_host_numa_cells_allocation_strategy")[1].value),
             share_cells=self._share_cells(),
             accept=self._own.parsed(self._own.get("conflicts", "accept"), parse.accept_rule),
+            host=self._own.get("agent", "host").value,
         )
 
     def choose(self, group: str, dest: str) -> tuple[Source, Found]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from agent.core.claim.book import Book
+from agent.core.claim.seats import group_refusal
 from agent.core.fit.decide import fit
 from agent.core.fit.host import HostFacts, Offer, offer_of
 from agent.core.fit.rules import FitRules, NoFit
-from agent.core.group_policy import group_reasons
 from agent.core.host_config import HostConfig
 from agent.core.instance import Group, Instance, InstanceRequest
 from agent.core.placement import Placement
@@ -81,7 +82,16 @@ def _found(question: Question) -> Placement | NoFit:
 
 def _other_grounds(question: Question) -> Iterator[Reason]:
     """Why the guest may not come even where there is room."""
-    yield from group_reasons(question.group, question.instance.uuid, question.snapshot.ledger.sightings)
+    violated = group_refusal(
+        question.group,
+        question.instance.uuid,
+        Book(),
+        question.snapshot.ledger.sightings,
+        host=question.snapshot.config.host,
+        in_place=False,
+    )
+    if violated is not None:
+        yield violated
 
 
 def offer_now(snapshot: Snapshot, facts: HostFacts) -> Offer:

@@ -26,10 +26,11 @@ ConflictKind = Literal[
     "pf-and-vf",
     "memory-elsewhere",
     "domain-lost-by-libvirt",
+    "group-violated",
 ]
 
 IN_EACH_OTHERS_WAY: frozenset[ConflictKind] = frozenset(
-    {"cpu-pinned-twice", "sibling-of-isolated", "device-twice", "pf-and-vf"}
+    {"cpu-pinned-twice", "sibling-of-isolated", "device-twice", "pf-and-vf", "group-violated"}
 )
 """Kinds that take two: without the others, no owner of such a row would be in it."""
 
@@ -38,8 +39,9 @@ _IDS_BY_CELL = frozenset({"pages"})
 
 
 class Resource(Value, frozen=True, kw_only=True):
-    """What is contended. kind: "cpu", "memory", "pages", "pci", "mdev", "guest". id: CPU number, cell id or "host" for
-    memory, page size in KiB, address or uuid, all as text. cell: host cell, None for the host as a whole or unknown."""
+    """What is contended. kind: "cpu", "memory", "pages", "pci", "mdev", "guest", "group". id: CPU number, cell id or
+    "host" for memory, page size in KiB, address, uuid or the group's id, all as text. cell: host cell, None for the
+    host as a whole or unknown."""
 
     kind: str
     id: str

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import msgspec
 
 from agent.core.admission import Admitted, Question, admit, question_of
+from agent.core.claim.book import Book
+from agent.core.claim.seats import soft_remarks
 from agent.core.fit.host import HostFacts
 from agent.core.flavor import Faults, Requested, request_of
-from agent.core.group_policy import unchecked
 from agent.core.instance import Instance, InstanceRequest, RequestSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
@@ -92,13 +93,16 @@ def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: in
 def _answer(question: Question, asked: Requested) -> FitAnswer:
     found = admit(question)
     is_yes = isinstance(found, Admitted)
-    open_question = unchecked(question.group)
+    snapshot = question.snapshot
+    remarks = soft_remarks(
+        question.group, question.instance.uuid, Book(), snapshot.ledger.sightings, host=snapshot.config.host
+    )
     return FitAnswer(
         fits=is_yes,
         placement=found.placement if isinstance(found, Admitted) else None,
         reasons=() if isinstance(found, Admitted) else found.reasons,
         unknown=asked.unknown,
-        notes=asked.notes if open_question is None else (*asked.notes, open_question),
+        notes=(*asked.notes, *remarks),
         binding=asked.request,
         epoch=found.epoch,
         generation=found.generation,

@@ -126,7 +126,8 @@ class HostConfig(Value, frozen=True, kw_only=True):
     """dedicated, shared: None when the option is not set. Neither set is nova's legacy mode: both are then all usable
     CPUs and what only makes sense with a split is not reported; both the same (vcpu_pin_set) is that mode on fewer
     CPUs. device_spec empty: no filter is configured. pack_cells: guests go to the cells with the least that is free,
-    not the most. share_cells: several cells of one guest may go to one cell of the host."""
+    not the most. share_cells: several cells of one guest may go to one cell of the host. host: its name, as others know
+    it; empty: not known."""
 
     dedicated: CpuSet | None = None
     shared: CpuSet | None = None
@@ -139,6 +140,7 @@ class HostConfig(Value, frozen=True, kw_only=True):
     pack_cells: bool = False
     share_cells: bool = False
     accept: tuple[AcceptRule, ...] = ()
+    host: str = ""
 
     @property
     def is_legacy(self) -> bool:

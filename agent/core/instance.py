@@ -41,6 +41,9 @@ MOST_PORTS = 256
 MOST_MEMBERS = 1000
 """Of a server group; nova's quota allows 10 unless it is raised."""
 
+LARGEST_GENERATION = 2**63 - 1
+"""Of a server group."""
+
 
 class Instance(Value, frozen=True, kw_only=True):
     """Which guest. uuid: also the domain's."""
@@ -82,12 +85,16 @@ class Port(Value, frozen=True, kw_only=True):
 
 
 class Group(Value, frozen=True, kw_only=True):
-    """The server group of a guest. members: instance uuids. policy None: no rule."""
+    """The server group of a guest. members: instance uuids. policy None: no rule. hosts: names of the hosts that have
+    members besides this guest, as far as whoever asks knows. generation: counts the changes of the group; None: nobody
+    counts them, so that nobody can tell which of two lists of members is the newer one."""
 
     id: str
     policy: GroupPolicy | None = None
     max_server_per_host: int = 1
     members: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    generation: int | None = None
 
 
 class RequestSpec(Value, frozen=True, kw_only=True):

@@ -421,6 +421,9 @@ def _search_stopped(reason: SearchStopped) -> str:
 
 
 def _group_violated(reason: GroupViolated) -> str:
+    if reason.policy == "affinity":
+        where = f"they are on {listed(tuple(map(plain, reason.hosts)))}, and none is on this host, {plain(reason.host)}"
+        return f"Server group {plain(reason.group)} keeps its members on one host (policy {reason.policy}); {where}"
     most = count(reason.limit, "member")
     here = f"{_owners(reason.members)} {agrees(reason.members, 'is', 'are')} here"
     return f"Server group {plain(reason.group)} allows {most} on one host (policy {reason.policy}); {here}"

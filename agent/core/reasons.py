@@ -263,12 +263,17 @@ class SearchStopped(Value, frozen=True, kw_only=True, tag="search-stopped"):
 
 
 class GroupViolated(Value, frozen=True, kw_only=True, tag="group-violated"):
-    """The server group's policy forbids this host. members: those that are here."""
+    """The server group's policy forbids this host to the instance. members: those in the way, which are here by their
+    domain or by a claim; none for policy affinity, where they are on `hosts` and `host` is this one. limit: members
+    that one host may have (anti-affinity)."""
 
     group: str
-    policy: Literal["anti-affinity"]
-    members: tuple[Owner, ...]
+    instance: str
+    policy: Literal["anti-affinity", "affinity"]
+    members: tuple[Owner, ...] = ()
     limit: int = 1
+    host: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 Reason = (

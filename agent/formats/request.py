@@ -8,12 +8,14 @@ from types import MappingProxyType
 from typing import Any
 
 from agent.core.instance import (
+    LARGEST_GENERATION,
     MOST_DISK_GB,
     MOST_MEMBERS,
     MOST_MEMORY_MB,
     MOST_PORTS,
     MOST_SWAP_MB,
     MOST_VCPUS,
+    Group,
     RequestSpec,
 )
 from agent.errors import FaultyInput
@@ -111,11 +113,21 @@ def _beyond_limits(spec: RequestSpec) -> Iterator[str]:
     if len(spec.ports) > MOST_PORTS:
         yield f"ports: more than {MOST_PORTS}"
     if spec.group is not None:
-        if len(spec.group.members) > MOST_MEMBERS:
-            yield f"group.members: more than {MOST_MEMBERS}"
-        if not 1 <= spec.group.max_server_per_host <= MOST_MEMBERS:
-            number = spec.group.max_server_per_host
-            yield f"group.max_server_per_host: {number_text(number)} is not between 1 and {MOST_MEMBERS}"
+        yield from group_faults(spec.group, "group")
+
+
+def group_faults(group: Group, path: str) -> Iterator[str]:
+    """What of a group's numbers and names cannot be, each by its path below `path`."""
+    for name in ("members", "hosts"):
+        if len(getattr(group, name)) > MOST_MEMBERS:
+            yield f"{path}.{name}: more than {MOST_MEMBERS}"
+    if not 1 <= (number := group.max_server_per_host) <= MOST_MEMBERS:
+        yield f"{path}.max_server_per_host: {number_text(number)} is not between 1 and {MOST_MEMBERS}"
+    if group.generation is not None and not 0 <= group.generation <= LARGEST_GENERATION:
+        yield f"{path}.generation: {number_text(group.generation)} is not between 0 and {LARGEST_GENERATION}"
+    if not group.id.strip():
+        yield f"{path}.id: empty"
+    yield from (f"{path}.hosts[{place}]: empty" for place, name in enumerate(group.hosts) if not name.strip())
 
 
 def _bad_names(spec: RequestSpec) -> Iterator[str]:

@@ -22,7 +22,7 @@ _RULES = ("max_server_per_host",)
 _IGNORED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "image": frozenset({"id", "name"}),
-        "group": frozenset({"name", "generation"}),
+        "group": frozenset({"name"}),
         "port": frozenset({"network_id"}),
     }
 )
@@ -75,6 +75,8 @@ def _bool_text(value: Any) -> Any:
 
 def _group(part: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     group = _without(part, "group")
+    if "generation" in group:
+        group["generation"] = number(group["generation"])
     if isinstance(members := group.get("members"), list):
         group["members"] = [_lower(member) for member in members]
     if isinstance(rules := group.get("rules"), dict):

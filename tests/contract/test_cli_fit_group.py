@@ -34,4 +34,4 @@ def test_members_that_are_kept_apart_do_not_fit_beside_each_other(
 def test_affinity_is_said_to_be_unchecked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, beside = ask(capsys, tmp_path, "affinity")
     assert (code, out.splitlines()[0]) == (0, "It fits: 1 vCPU and 64 MiB of memory")
-    assert "policy affinity of group web is not checked" in beside
+    assert "Policy affinity of server group web is not checked" in beside

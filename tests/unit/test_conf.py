@@ -53,7 +53,7 @@ def test_without_any_file_every_option_has_its_default() -> None:
         deep_interval_s=300,
         debug=False,
         check_config=False,
-        host_config=HostConfig(),
+        host_config=HostConfig(host=read.host),
     )
     assert read.host
 

@@ -76,7 +76,9 @@ def test_kind_instance_group_and_policy_are_part_of_it() -> None:
 
 
 def test_the_members_of_the_group_are_not() -> None:
-    other = Group(id="g", policy="anti-affinity", members=("a", "b"), max_server_per_host=2)
+    other = Group(
+        id="g", policy="anti-affinity", members=("a", "b"), max_server_per_host=2, hosts=("h1",), generation=7
+    )
     assert digest_of("build", UUID, FULL, GROUP) == digest_of("build", UUID, FULL, other)
 
 

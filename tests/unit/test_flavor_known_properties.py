@@ -82,7 +82,11 @@ def test_what_has_no_effect_in_a_server_group_is_noted() -> None:
         "max_server_per_host=3 of group g has no effect: it is for policy anti-affinity alone.",
         "Members of group g that are no uuids are no guests: db-1, db-2.",
     )
-    assert noted(msgspec.structs.replace(group, policy="anti-affinity", members=(UUID,))) == ()
+    apart = msgspec.structs.replace(group, policy="anti-affinity", members=(UUID,))
+    assert noted(apart) == ()
+    assert noted(msgspec.structs.replace(apart, hosts=("h1",))) == (
+        "hosts of group g have no effect: they are for policies affinity and soft-affinity alone.",
+    )
 
 
 @pytest.mark.parametrize(

@@ -403,8 +403,17 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
         ),
     ),
     (
-        reasons.GroupViolated(group="g", policy="anti-affinity", members=(web("u1"), web("u2")), limit=2),
+        reasons.GroupViolated(
+            group="g", instance="i", policy="anti-affinity", members=(web("u1"), web("u2")), limit=2
+        ),
         "Server group g allows 2 members on one host (policy anti-affinity); u1 and u2 are here",
+    ),
+    (
+        reasons.GroupViolated(group="g", instance="i", policy="affinity", host="h1", hosts=("h2", "h3")),
+        (
+            "Server group g keeps its members on one host (policy affinity); they are on h2 and h3, and none is on "
+            "this host, h1"
+        ),
     ),
 )
 

@@ -101,10 +101,18 @@ def test_numbers_beyond_what_any_guest_has_are_refused() -> None:
         "flavor.swap_mb: 2199023255552 is not between 0 and 2147483647",
     )
     assert faults_of({"flavor": FLAVOR, "ports": [{}] * 257}) == ("ports: more than 256",)
-    group = {"id": "g", "max_server_per_host": 0, "members": [UUID] * 1001}
+    group = {"id": "g", "max_server_per_host": 0, "members": [UUID] * 1001, "hosts": ["h"] * 1001, "generation": -1}
     assert faults_of({"flavor": FLAVOR, "group": group}) == (
         "group.members: more than 1000",
+        "group.hosts: more than 1000",
         "group.max_server_per_host: 0 is not between 1 and 1000",
+        "group.generation: -1 is not between 0 and 9223372036854775807",
+    )
+    nobody = {"id": " ", "hosts": ["h1", ""], "generation": 2**63}
+    assert faults_of({"flavor": FLAVOR, "group": nobody}) == (
+        "group.generation: 9223372036854775808 is not between 0 and 9223372036854775807",
+        "group.id: empty",
+        "group.hosts[1]: empty",
     )
 
 

@@ -73,7 +73,8 @@ PARTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"group": {**GROUP, "rules": {"max_server_per_host": 2}}}, {"group": {**GROUP, "max_server_per_host": 2}}),
     ({"group": {**GROUP, "rules": {"max_server_per_host": "2"}}}, {"group": {**GROUP, "max_server_per_host": 2}}),
-    ({"group": {**GROUP, "rules": {}, "generation": 5, "name": "n"}}, {"group": GROUP}),
+    ({"group": {**GROUP, "rules": {}, "name": "n"}}, {"group": GROUP}),
+    ({"group": {**GROUP, "generation": "5"}}, {"group": {**GROUP, "generation": 5}}),
     ({"group": {**GROUP, "rules": None, "generation": None}}, {"group": GROUP}),
     ({"group": {**GROUP, "members": [UUID.upper()]}}, {"group": GROUP}),
 ]
