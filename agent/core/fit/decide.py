@@ -19,7 +19,7 @@ from agent.core.fit.rules import FitRules, NoFit
 from agent.core.fit.search import Choice, Far, Stopped, are_out_of_reach, could_have, nearest
 from agent.core.fit.sharing import Shared, share
 from agent.core.fit.table import Table, table_of
-from agent.core.fit.take import PlacementBroken, check
+from agent.core.fit.take import PlacementBroken, check, faults
 from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 from agent.core.reasons import (
@@ -56,6 +56,11 @@ def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Pl
     if isinstance(found, Placement):
         check(request, found, offer)
     return found
+
+
+def still_fits(request: InstanceRequest, placement: Placement, offer: Offer) -> bool:
+    """Whether a placement that was found on an earlier offer can be given out of this one."""
+    return not any(_host_reasons(request, offer)) and next(faults(request, placement, offer), None) is None
 
 
 def _floating(

@@ -51,7 +51,7 @@ def take_cell(room: CellOffer, cell: CellPlacement, emulator_cpu: int | None = N
 
 def check(request: InstanceRequest, placement: Placement, offer: Offer) -> None:
     """Raise PlacementBroken unless the placement gives what was asked out of what is free, and nothing twice."""
-    fault = next(_faults(request, placement, offer), None)
+    fault = next(faults(request, placement, offer), None)
     if fault is not None:
         raise PlacementBroken(f"{fault} (request {request}, placement {placement})")
 
@@ -83,7 +83,8 @@ def _devices_gone(offer: Offer, placement: Placement) -> int:
     return mask
 
 
-def _faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Iterator[str]:
+def faults(request: InstanceRequest, placement: Placement, offer: Offer) -> Iterator[str]:
+    """What a placement gives that was not asked for, is not free in its cell, or is given twice."""
     if placement.cells:
         yield from _cell_faults(request, placement, offer)
     yield from _device_faults(request, placement, offer)
