@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.cpuset import CpuMask
@@ -35,8 +35,11 @@ class DeviceBooks(NamedTuple):
 
 
 class SeenBooks(NamedTuple):
-    """Of all that is seen. row_of: where in `Usage.pci` a function's row is."""
+    """Of all that is seen. row_of: where in `Usage.pci` a function's row is; parent_row, child_rows: from there to
+    those of its physical function (-1: no row) and of its virtual ones."""
 
     cpus: CpuBooks
     devices: DeviceBooks
     row_of: Mapping[PciAddress, int]
+    parent_row: Sequence[int]
+    child_rows: Mapping[int, Sequence[int]]

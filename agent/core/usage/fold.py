@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from agent.core.guest import Sighting
 from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology, huge_pools_only
-from agent.core.usage.books import CpuBooks, SeenBooks
+from agent.core.usage.books import CpuBooks, DeviceBooks, SeenBooks
 from agent.core.usage.cpus import cpu_amount, cpu_books, cpu_conflicts, cpu_holders
 from agent.core.usage.devices import device_books, device_conflicts, device_rows, mdev_rows
 from agent.core.usage.memory import (
@@ -25,7 +25,7 @@ from agent.core.usage.memory import (
     memory_books,
     memory_conflicts,
 )
-from agent.core.usage.rows import CellUsage, CpuHolder, Folded, HostUsage, Remark, Usage
+from agent.core.usage.rows import CellUsage, CpuHolder, DeviceUsage, Folded, HostUsage, Remark, Usage
 from agent.core.words import plural
 
 REMARKED: frozenset[ConflictKind] = frozenset({"shared-on-dedicated", "device-missing"})
@@ -65,8 +65,20 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         has_device_filter=bool(config.device_spec),
     )
     holds = MappingProxyType({guest.sighting.uuid: guest.holds for guest in guests})
-    seen = SeenBooks(cpus, devices, {row.address: place for place, row in enumerate(pci)})
-    return Folded(usage=usage, conflicts=conflicts, holds=holds, seen=seen)
+    return Folded(usage=usage, conflicts=conflicts, holds=holds, seen=_seen(cpus, devices, pci))
+
+
+def _seen(cpus: CpuBooks, devices: DeviceBooks, rows: Sequence[DeviceUsage]) -> SeenBooks:
+    row_of = {row.address: place for place, row in enumerate(rows)}
+    parents: list[int] = []
+    children: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        device = devices.devices.get(row.address)
+        parent = -1 if device is None or device.parent is None else row_of.get(device.parent, -1)
+        parents.append(parent)
+        if parent >= 0:
+            children.setdefault(parent, []).append(place)
+    return SeenBooks(cpus, devices, row_of, parents, children)
 
 
 class _Books(NamedTuple):

@@ -10,14 +10,15 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from agent.core.claim.holding import Promise
-from agent.core.conflicts import Owner, by_name
+from agent.core.conflicts import Owner, by_name, settled
 from agent.core.cpuset import CpuMask, CpuSet, union
 from agent.core.holds import HostSets
 from agent.core.host_config import HostConfig
 from agent.core.ledger import PageHold
 from agent.core.topology import HostTopology
 from agent.core.usage.books import CpuBooks
-from agent.core.usage.promised_devices import promised_devices, promised_mdevs
+from agent.core.usage.promised_conflicts import Scene, promise_conflicts
+from agent.core.usage.promised_devices import device_load, promised_devices, promised_mdevs
 from agent.core.usage.rows import Amount, CellUsage, CpuAmount, CpuHolder, Folded, HostUsage, PageAmount, Usage
 
 Part = TypeVar("Part", CellUsage, HostUsage)
@@ -58,18 +59,21 @@ def with_promises(
     counting = [promise for promise in promises if promise.adds or promise.unsettled]
     if not counting:
         return folded
-    adding = [promise for promise in counting if promise.adds]
-    usage, load = folded.usage, _load(counting)
+    usage, load, devices = folded.usage, _load(counting), device_load(counting, folded.seen)
     aparts = _aparts(before) if load.unsettled and before is not None else {}
     cells = tuple(_cell(row, load, sets, aparts.get(row.id, _NOTHING), folded.seen.cpus) for row in usage.cells)
     told = msgspec.structs.replace(
         usage,
         cells=cells,
         host=_host(usage.host, load, sets, aparts.get(None, _NOTHING), folded.seen.cpus),
-        pci=promised_devices(usage.pci, adding, folded.seen, topology),
-        mdevs=promised_mdevs(usage.mdevs, adding),
+        pci=promised_devices(usage.pci, devices, folded.seen, topology),
+        mdevs=promised_mdevs(usage.mdevs, devices),
     )
-    return msgspec.structs.replace(folded, usage=told)
+    adding = [promise for promise in counting if promise.adds]
+    known = {row.id: row for row in folded.conflicts}
+    found = promise_conflicts(Scene(adding, folded.seen, known, usage.pci, topology, sets, told), devices)
+    conflicts = settled((*folded.conflicts, *found), config.accept) if found else folded.conflicts
+    return msgspec.structs.replace(folded, usage=told, conflicts=conflicts)
 
 
 def with_owner(owners: Sequence[Owner], claimant: Owner) -> tuple[Owner, ...]:
