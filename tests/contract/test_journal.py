@@ -103,7 +103,7 @@ def test_a_journal_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) 
         database.execute("PRAGMA user_version = 9")
     database.close()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(JournalError, match=r"written by a newer compute-agent \(schema 9, this one knows 2\)"):
+    with pytest.raises(JournalError, match=r"written by a newer compute-agent \(schema 9, this one knows 3\)"):
         Store.open(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -279,7 +279,9 @@ def test_without_a_sound_copy_a_new_journal_is_begun_and_says_so(
     shutil.copy(closed / FILE, closed / LAST_GOOD_FILE)
     journal = Store.open(closed)
     assert "cannot be read either" in repair_told(caplog)
-    assert repair_told(caplog).endswith("a new one was begun: the agent has a new id, and conflicts count from now.")
+    assert repair_told(caplog).endswith(
+        "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known."
+    )
     assert (journal.begin("b").epoch, journal.conflict_since()) == (1, {})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from agent.adapters.journal import HANGS, HANGS_AFTER_S, Journal, Store
 from agent.core.conflicts import Since
 from agent.errors import JournalError
+from agent.formats.journal_rows import Row, StepRow
 from tests.functional.lab import wait_until
 
 PATIENCE_S = 60.0
@@ -40,8 +41,17 @@ class Disk:
             raise self.fault
         self._store.remember_conflicts(since)
 
+    def write(self, rows: Sequence[Row], steps: Sequence[StepRow]) -> None:
+        self._store.write(rows, steps)
+
+    def accept_damage(self) -> None:
+        self._store.accept_damage()
+
     def check(self) -> None:
         self._store.check()
+
+    def upkeep(self) -> float | None:
+        return self._store.upkeep()
 
     def close(self) -> None:
         self._store.close()

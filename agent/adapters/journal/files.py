@@ -5,34 +5,28 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.errors import JournalTooNew
+from agent.adapters.journal.schema import fault_of, identity_row, upgrade
 from agent.formats.wall_time import rfc3339
 
 FILE = "journal.sqlite"
 LAST_GOOD_FILE = "journal.last-good.sqlite"
-
-_STEPS = (
-    """
-    CREATE TABLE identity (
-        only_row INTEGER PRIMARY KEY CHECK (only_row = 1), agent_id TEXT NOT NULL, epoch INTEGER NOT NULL
-    );
-    CREATE TABLE conflict (id TEXT PRIMARY KEY, since TEXT NOT NULL) WITHOUT ROWID;
-    """,
-    "ALTER TABLE conflict ADD COLUMN owners TEXT NOT NULL DEFAULT '';",
-)
-"""What makes each version of the schema of the one before it; a new journal goes through all of them."""
-
-SCHEMA_VERSION = len(_STEPS)
-"""sqlite's user_version; a file with a higher one was written by a newer release."""
+RESTORED_FILE = "journal.restored.sqlite"
+"""What is about to take the place of a damaged journal; a repair that was cut short goes on from it."""
 
 STARTS_TO_SKIP = 100
 """A restored copy may be older than the last starts; no epoch may come twice."""
 
-_FRESH = "a new one was begun: the agent has a new id, and conflicts count from now"
+MOST_LOG_PAGES = 8000
+"""A log this long (32 MiB) is folded in by the very write that makes it so; `LastGood` does it long before, beside."""
+
+_FRESH = "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known"
 _NOT_DAMAGE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
@@ -46,40 +40,13 @@ _NOT_DAMAGE = {
 """Primary result codes that speak of the disk or of another process, not of what is in the file."""
 
 
-def identity_row(database: sqlite3.Connection) -> tuple[str, int] | None:
-    """Agent id and epoch of the last start; None: there was none. Raises sqlite3.Error."""
-    row: tuple[str, int] | None = database.execute("SELECT agent_id, epoch FROM identity").fetchone()
-    return row
-
-
-def taken_over(file: Path, database: sqlite3.Connection) -> bool:
-    """Fill an empty database from a file that is only read; False when it holds no journal of ours."""
-    try:
-        # immutable: no lock and no log beside it, which a read-only folder does not take
-        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as stored:
-            (version,) = stored.execute("PRAGMA user_version").fetchone()
-            if not 0 < version <= SCHEMA_VERSION or identity_row(stored) is None:
-                return False
-            stored.backup(database)
-        upgrade(database)
-        return True
-    except sqlite3.Error:
-        return False
-
-
-def upgrade(database: sqlite3.Connection) -> None:
-    """Make a journal of an empty database, or of one that an older release wrote. Raises sqlite3.Error."""
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    for number, step in enumerate(_STEPS[version:], version + 1):
-        database.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
-
-
 def connect(file: Path) -> sqlite3.Connection:
     """Open a sound journal, or make one where none is. Raises sqlite3.Error."""
     database = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=1.0)
     try:
         database.execute("PRAGMA journal_mode=WAL").fetchall()
         database.execute("PRAGMA synchronous=FULL").fetchall()
+        database.execute(f"PRAGMA wal_autocheckpoint={MOST_LOG_PAGES}").fetchall()
         upgrade(database)
         return database
     except sqlite3.Error:
@@ -87,20 +54,139 @@ def connect(file: Path) -> sqlite3.Connection:
         raise
 
 
+# --- where the disk takes no writes ---------------------------------------------------------------
+
+
+def read_from(state_path: Path, database: sqlite3.Connection) -> None:
+    """Fill an empty database with what can be read in a folder that takes no writes; what cannot be is marked there.
+
+    Raises JournalTooNew.
+    """
+    file, copy = state_path / FILE, state_path / LAST_GOOD_FILE
+    if _taken_over(file, database):
+        return
+    is_from_copy = _taken_over(copy, database)
+    upgrade(database)
+    if file.exists() or copy.exists():
+        start = f"its copy of {_written(copy)} is used" if is_from_copy else _FRESH
+        mark_damaged(database, f"{file} cannot be read; {start}.")
+
+
+def _taken_over(file: Path, database: sqlite3.Connection) -> bool:
+    """Fill an empty database from a file that is only read; False when it holds no sound journal of ours."""
+    try:
+        with contextlib.ExitStack() as undo:
+            # immutable: no lock and no log beside it, which a read-only folder does not take
+            readable = undo.enter_context(_with_its_log(file))
+            stored = sqlite3.connect(f"{readable.absolute().as_uri()}?immutable=1", uri=True)
+            undo.callback(stored.close)
+            if fault_of(stored, file) is not None or identity_row(stored) is None:
+                return False
+            stored.backup(database)
+        upgrade(database)
+        return True
+    except (sqlite3.Error, OSError):
+        return False
+
+
+@contextlib.contextmanager
+def _with_its_log(file: Path) -> Iterator[Path]:
+    """The file itself, or where a log lies beside it a copy elsewhere into which that is folded.
+
+    After a crash the log holds the newest claims. Raises OSError, sqlite3.Error.
+    """
+    _, log, _ = map(Path, _parts(str(file)))
+    if not log.exists() or log.stat().st_size == 0:
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="compute-agent-", dir=_memory_folder()) as folder:
+        copy = Path(folder) / FILE
+        for found, name in ((file, copy), (log, Path(f"{copy}-wal"))):
+            shutil.copyfile(found, name)
+        with contextlib.closing(sqlite3.connect(copy)) as folded:
+            folded.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        yield copy
+
+
+def _memory_folder() -> str | None:
+    """Where files take no disk; None: wherever temporary files go."""
+    folder = "/dev/shm"  # noqa: S108  # the folder made in it is ours alone
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
 def repair(file: Path, now: float) -> str | None:
     """Leave a sound journal, or none, at `file`. What was wrong and what became of it; None: nothing was.
 
+    The same sentence is in the journal that takes the place, from the moment it does (`mark_damaged`).
     Raises sqlite3.Error, OSError when the disk is at fault, JournalTooNew for a newer schema.
     """
+    restored = file.with_name(RESTORED_FILE)
+    if not file.exists() and restored.exists():
+        return _put_in_place(restored, file, _free_name(file, now))
+    restored.unlink(missing_ok=True)
     copy = file.with_name(LAST_GOOD_FILE)
     if not file.exists() or file.stat().st_size == 0:
         # sqlite would take it for a new database without a word, and throw the log beside it away
-        _move_aside(file, now)
-        return f"{file} was missing or empty; {_restore(copy, file)}." if copy.exists() else None
+        if not copy.exists() and not _has_log(file):
+            return None
+        return _replace(file, _free_name(file, now), copy, lambda start, _: f"{file} was missing or empty; {start}.")
     damage = _damage(file)
     if damage is None:
         return None
-    return f"{file} was damaged ({damage}) and is kept as {_move_aside(file, now)}; {_restore(copy, file)}."
+    return _replace(
+        file,
+        _free_name(file, now),
+        copy,
+        lambda start, aside: f"{file} was damaged ({damage}) and is kept as {aside}; {start}.",
+    )
+
+
+def mark_damaged(database: sqlite3.Connection, sentence: str) -> None:
+    """Keep in the journal that it took the place of a damaged one. Raises sqlite3.Error."""
+    database.execute("UPDATE seal SET damaged = ?", (sentence,))
+
+
+def _replace(file: Path, aside: Path, copy: Path, say: Callable[[str, Path], str]) -> str:
+    """Put the last good copy, or a new journal, in the place of a damaged one. say: what became of it."""
+    restored = file.with_name(RESTORED_FILE)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        sentence = say(_begin_with(copy, database), aside)
+        database.execute("UPDATE identity SET epoch = epoch + ?", (STARTS_TO_SKIP,))
+        mark_damaged(database, sentence)
+        write_copy(database, restored)
+    _put_in_place(restored, file, aside)
+    return sentence
+
+
+def _put_in_place(restored: Path, file: Path, aside: Path) -> str:
+    """Rename both, the damaged one first, so that at no instant it can be taken for a sound one without its log."""
+    for part, kept in zip(_parts(str(file)), _parts(str(aside)), strict=True):
+        with contextlib.suppress(FileNotFoundError):
+            Path(part).rename(kept)
+    sync_folder(file.parent)
+    restored.rename(file)
+    sync_folder(file.parent)
+    with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        (sentence,) = database.execute("SELECT damaged FROM seal").fetchone()
+    return str(sentence)
+
+
+def _begin_with(copy: Path, database: sqlite3.Connection) -> str:
+    """Fill an empty database from the copy if that is sound; says what the journal starts from."""
+    start = _FRESH
+    if copy.exists():
+        damage = _damage(copy)
+        if damage is None:
+            with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as sound:
+                sound.backup(database)
+            start = f"its copy of {_written(copy)} took its place"
+        else:
+            start = f"its copy of {_written(copy)} cannot be read either ({damage}), so {_FRESH}"
+    upgrade(database)
+    return start
 
 
 def _damage(file: Path) -> str | None:
@@ -110,65 +196,41 @@ def _damage(file: Path) -> str | None:
     """
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            _check_version(file, version)
-            found = [text for (text,) in database.execute("PRAGMA quick_check(1)")]
-            if found != ["ok"]:
-                return "; ".join(found)
-            if version == 0 and database.execute("SELECT name FROM sqlite_master").fetchone():
-                return "it holds tables of something else"
-            if version:
-                identity_row(database)
+            return fault_of(database, file)
     except sqlite3.DatabaseError as error:
         # extended result codes carry the primary one in their lowest byte
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGE:
             raise
         return str(error)
-    return None
 
 
-def _check_version(file: Path, version: int) -> None:
-    if version > SCHEMA_VERSION:
-        raise JournalTooNew(
-            f"{file} was written by a newer compute-agent (schema {version}, this one knows {SCHEMA_VERSION}). "
-            "Install that release again, or give this one another folder with --state-path."
-        )
+def _has_log(file: Path) -> bool:
+    log = Path(f"{file}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
-def _move_aside(file: Path, now: float) -> Path:
-    """Rename the database with what belongs to it; the new name of the database itself."""
+def _free_name(file: Path, now: float) -> Path:
+    """Under which the database and what belongs to it can be kept."""
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     names = (
         f"{file}.damaged-{stamp}{number}" for number in itertools.chain([""], (f"-{n}" for n in itertools.count(1)))
     )
-    base = next(name for name in names if not any(map(os.path.exists, _parts(name))))
-    for part, kept in zip(_parts(str(file)), _parts(base), strict=True):
-        with contextlib.suppress(FileNotFoundError):
-            Path(part).rename(kept)
-    _sync_folder(file.parent)
-    return Path(base)
+    return Path(next(name for name in names if not any(map(os.path.exists, _parts(name)))))
 
 
 def _parts(database: str) -> tuple[str, str, str]:
     return database, f"{database}-wal", f"{database}-shm"
 
 
-def _restore(copy: Path, file: Path) -> str:
-    """Put the last good copy in place if it is sound; says what the journal starts from."""
-    if not copy.exists():
-        return _FRESH
-    written = rfc3339(copy.stat().st_mtime)
-    damage = _damage(copy)
-    if damage is not None:
-        return f"its copy of {written} cannot be read either ({damage}), so {_FRESH}"
-    with contextlib.closing(connect(copy)) as sound:
-        sound.execute("UPDATE identity SET epoch = epoch + ?", (STARTS_TO_SKIP,))
-        write_copy(sound, file)
-    return f"its copy of {written} took its place"
+def _written(file: Path) -> str:
+    return rfc3339(file.stat().st_mtime)
+
+
+# --- copies ---------------------------------------------------------------------------------------
 
 
 def write_copy(database: sqlite3.Connection, target: Path) -> None:
-    """A complete copy, on the disk before it takes its name."""
+    """A complete copy, on the disk before it takes its name. Raises sqlite3.Error, OSError."""
     unfinished = target.with_name(f"{target.name}.new")
     unfinished.unlink(missing_ok=True)
     with contextlib.closing(sqlite3.connect(unfinished)) as copy:
@@ -176,10 +238,11 @@ def write_copy(database: sqlite3.Connection, target: Path) -> None:
     with unfinished.open("rb") as written:
         os.fsync(written.fileno())
     unfinished.rename(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make names in it durable. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

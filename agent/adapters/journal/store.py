@@ -1,4 +1,4 @@
-"""The journal's tables: who this agent is, how often it started, since when each conflict stands (sqlite)."""
+"""An open journal: who this agent is, since when each conflict stands, what was promised (sqlite)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,40 @@ import contextlib
 import logging
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import time
+from typing import NamedTuple
 
-from agent.adapters.journal.files import (
-    FILE,
-    LAST_GOOD_FILE,
-    connect,
-    identity_row,
-    repair,
-    taken_over,
-    upgrade,
-    write_copy,
-)
+from agent.adapters.journal.files import FILE, LAST_GOOD_FILE, connect, read_from, repair, write_copy
+from agent.adapters.journal.last_good import LastGood
 from agent.adapters.journal.lock import StateLock
 from agent.adapters.journal.place import Place
+from agent.adapters.journal.schema import identity_row, row_crc
+from agent.core.claim.values import Record
 from agent.core.conflicts import Since
 from agent.core.snapshot import Identity
-from agent.errors import JournalError
+from agent.errors import JournalError, JournalTooNew, WireError
+from agent.formats.journal_rows import Row, StepRow, from_row
+from agent.formats.wall_time import rfc3339
 
 LOG = logging.getLogger(__name__)
+
+STEPS_KEPT, STEPS_KEPT_S = 100_000, 7 * 86400.0
+"""History is at most so long, and so old; the oldest go with the writes that add to it."""
+
+_ALWAYS_TOO = 10
+"""Old steps that go with a write beyond twice those that it adds, so that a history that is too long gets shorter."""
+
+
+class Stored(NamedTuple):
+    """What a journal had when it was opened. records: in the order in which they were first stored. sequence: of the
+    newest step. damaged: one sentence, when a copy or a new journal took the place of a damaged one, so that claims may
+    be missing; it stays, over restarts, until `accept_damage`."""
+
+    records: tuple[Record, ...]
+    sequence: int
+    damaged: str | None
 
 
 class Store:
@@ -37,7 +50,12 @@ class Store:
     """
 
     def __init__(
-        self, database: sqlite3.Connection, folder: Path | None, problem: str | None, lock: StateLock | None
+        self,
+        database: sqlite3.Connection,
+        folder: Path | None,
+        problem: str | None,
+        lock: StateLock | None,
+        wall: Callable[[], float],
     ) -> None:
         """For `open` and `unstored`. Raises OSError when the database is gone already."""
         self.problem = problem
@@ -47,10 +65,12 @@ class Store:
         self._lock = lock
         self._place = None if folder is None else Place(folder / FILE)
         self._since: dict[str, Since] | None = None
+        self._wall = wall
+        self._last_good = None if folder is None else LastGood(folder, self.check)
 
     @classmethod
     def open(cls, state_path: Path, wall: Callable[[], float] = time, *, lock: StateLock | None = None) -> Store:
-        """Open or make the journal of this folder. wall: seconds since 1970, names what is moved aside.
+        """Open or make the journal of this folder. wall: seconds since 1970, for names and ages.
 
         lock: of the folder; looked after together with the database, see `check`.
 
@@ -63,19 +83,20 @@ class Store:
             repaired = repair(file, wall())
             if repaired is not None:
                 LOG.error("journal %s", repaired)
-            return cls(connect(file), state_path, None, lock)
+            return cls(connect(file), state_path, None, lock, wall)
 
     @classmethod
-    def unstored(cls, state_path: Path, why: str, *, lock: StateLock | None = None) -> Store:
+    def unstored(
+        cls, state_path: Path, why: str, wall: Callable[[], float] = time, *, lock: StateLock | None = None
+    ) -> Store:
         """A journal of this run alone, for a disk that takes no writes (`why`): it begins with what can be read there.
 
-        Its epoch may come again after a restart; `problem` says that nothing is kept.
+        Its epoch may come again after a restart; `problem` says that nothing is kept. Raises JournalTooNew.
         """
         database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        if not any(taken_over(state_path / name, database) for name in (FILE, LAST_GOOD_FILE)):
-            upgrade(database)
+        read_from(state_path, database)
         problem = f"{why} Nothing is kept until it is restarted on a disk that takes writes."
-        return cls(database, None, problem, lock)
+        return cls(database, None, problem, lock, wall)
 
     def begin(self, boot_id: str) -> Identity:
         """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
@@ -113,8 +134,80 @@ class Store:
                     write.executemany("INSERT OR REPLACE INTO conflict VALUES (?, ?, ?)", sorted(new))
                 self._since = dict(since)
 
+    # --- what was promised ---------------------------------------------------------------------
+
+    def load(self) -> Stored:
+        """All that is kept of promises.
+
+        Raises JournalError; JournalTooNew, naming row and field, for a row that is as it was written and that this
+        release does not understand.
+        """
+        with _told("read what was promised"):
+            rows = self._database.execute("SELECT kind, key, value FROM record ORDER BY rowid").fetchall()
+            (damaged,) = self._database.execute("SELECT damaged FROM seal").fetchone()
+            (sequence,) = self._database.execute(
+                "SELECT max(sequence) FROM (SELECT sequence FROM seal UNION ALL SELECT max(sequence) FROM step)"
+            ).fetchone()
+        try:
+            return Stored(tuple(from_row(*row) for row in rows), sequence, damaged)
+        except WireError as error:
+            raise JournalTooNew(
+                f"The journal was written by a compute-agent that knows more: {error}. Install that release again, or "
+                "give this one another folder with --state-path."
+            ) from error
+
+    def write(self, rows: Sequence[Row], steps: Sequence[StepRow]) -> None:
+        """Store all of these or none. rows: a text of None deletes. steps: are added. Raises JournalError."""
+        self.check()
+        gone = [(row.kind, row.key) for row in rows if row.text is None]
+        new = [(kind, key, text, row_crc(kind, key, text)) for kind, key, text in rows if text is not None]
+        with _told("store what was promised"), self._transaction() as write:
+            write.executemany("DELETE FROM record WHERE kind = ? AND key = ?", gone)
+            write.executemany(
+                "INSERT INTO record VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, crc = excluded.crc",
+                new,
+            )
+            self._add_steps(write, steps)
+        if self._last_good is not None:
+            self._last_good.wrote(sum(len(row.text or "") for row in rows))
+
+    def accept_damage(self) -> None:
+        """Whoever runs the host knows that claims may be missing; `Stored.damaged` is None from now on.
+
+        Raises JournalError.
+        """
+        self.check()
+        with _told("store that its damage was accepted"), self._transaction() as write:
+            write.execute("UPDATE seal SET damaged = NULL")
+
+    def upkeep(self) -> float | None:
+        """Have the log folded in and the last good copy made, beside, when that is due. Never waits.
+
+        Seconds until this is to be called again; None: only once something was written.
+        """
+        return None if self._last_good is None else self._last_good.upkeep()
+
+    def _add_steps(self, write: sqlite3.Connection, steps: Sequence[StepRow]) -> None:
+        # Also without steps: a write that changes no page would not show whether the disk takes any.
+        newest = max((step.sequence for step in steps), default=0)
+        write.execute("UPDATE seal SET sequence = max(sequence, ?)", (newest,))
+        write.executemany(
+            "INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)", [(*step, row_crc(step.text)) for step in steps]
+        )
+        if steps:
+            write.execute(
+                "DELETE FROM step WHERE sequence IN (SELECT sequence FROM step ORDER BY sequence LIMIT ?)"
+                " AND (at < ? OR sequence <= ?)",
+                (2 * len(steps) + _ALWAYS_TOO, rfc3339(self._wall() - STEPS_KEPT_S), newest - STEPS_KEPT),
+            )
+
+    # --- its end -------------------------------------------------------------------------------
+
     def close(self) -> None:
         """Close, after a last good copy where the folder is ours and the disk allows one."""
+        if self._last_good is not None:
+            self._last_good.end()
         try:
             self._save_copy()
         except JournalError as error:
