@@ -36,8 +36,8 @@ MemberKey = tuple[str, str]
 
 class Book(NamedTuple):
     """sequence: of the last step. claims: those that have not ended, by id. of: their ids by instance. tombstones: by
-    claim id; last_end: the id of the newest by instance. members: by group and instance; groups: by id. moves: by id.
-    departures: by instance. failures: the oldest first.
+    claim id; ends: their ids by instance, the earliest first. members: by group and instance; groups: by id. moves: by
+    id. departures: by instance. failures: the oldest first.
 
     Maps of `immutables`: the next book shares all but what changed, whatever the number of claims.
     """
@@ -46,7 +46,7 @@ class Book(NamedTuple):
     claims: Map[str, Claim] = cast("Map[str, Claim]", _NONE)
     of: Map[str, tuple[str, ...]] = cast("Map[str, tuple[str, ...]]", _NONE)
     tombstones: Map[str, Tombstone] = cast("Map[str, Tombstone]", _NONE)
-    last_end: Map[str, str] = cast("Map[str, str]", _NONE)
+    ends: Map[str, tuple[str, ...]] = cast("Map[str, tuple[str, ...]]", _NONE)
     members: Map[MemberKey, Membership] = cast("Map[MemberKey, Membership]", _NONE)
     groups: Map[str, GroupRule] = cast("Map[str, GroupRule]", _NONE)
     moves: Map[str, Move] = cast("Map[str, Move]", _NONE)
@@ -67,6 +67,10 @@ class Book(NamedTuple):
 def member_key(group: str, instance: str) -> str:
     """Of a membership's row; a uuid has no space."""
     return f"{instance} {group}"
+
+
+def _without(ids: tuple[str, ...], claim_id: str) -> tuple[str, ...]:
+    return tuple(one for one in ids if one != claim_id)
 
 
 class IllegalStep(Exception):
@@ -176,20 +180,19 @@ class Draft:
 
     def bury(self, tombstone: Tombstone) -> Tombstone:
         """Remember it."""
-        book = self.book
-        last = book.last_end if not tombstone.instance else book.last_end.set(tombstone.instance, tombstone.claim_id)
-        self.book = book._replace(tombstones=book.tombstones.set(tombstone.claim_id, tombstone), last_end=last)
+        book, uuid, ends = self.book, tombstone.instance, self.book.ends
+        if uuid:
+            ends = ends.set(uuid, (*_without(ends.get(uuid, ()), tombstone.claim_id), tombstone.claim_id))
+        self.book = book._replace(tombstones=book.tombstones.set(tombstone.claim_id, tombstone), ends=ends)
         self._record("tombstone", tombstone.claim_id, tombstone)
         return tombstone
 
     def unbury(self, claim_id: str) -> None:
         """Forget it."""
-        book = self.book
-        tombstone = book.tombstones[claim_id]
-        last = book.last_end
-        if last.get(tombstone.instance) == claim_id:
-            last = last.delete(tombstone.instance)
-        self.book = book._replace(tombstones=book.tombstones.delete(claim_id), last_end=last)
+        book, uuid = self.book, self.book.tombstones[claim_id].instance
+        left = _without(book.ends.get(uuid, ()), claim_id)
+        ends = book.ends.set(uuid, left) if left else book.ends.delete(uuid) if uuid else book.ends
+        self.book = book._replace(tombstones=book.tombstones.delete(claim_id), ends=ends)
         self._record("tombstone", claim_id, None)
 
     def change(self, claim: Claim, **changes: object) -> Claim:
@@ -255,8 +258,10 @@ class Draft:
             self._touched.add(instance)
 
     def put_failure(self, failure: BuildFailure) -> None:
-        """A build has failed."""
-        self.book = self.book._replace(failures=(*self.book.failures, failure))
+        """A build has failed; of one claim the last time counts."""
+        others = (one for one in self.book.failures if one.claim_id != failure.claim_id)
+        failures = sorted((*others, failure), key=lambda one: (one.at_s, one.claim_id))
+        self.book = self.book._replace(failures=tuple(failures))
         self._record("build_failure", failure.claim_id, failure)
 
     def drop_failure(self, failure: BuildFailure) -> None:
@@ -324,7 +329,7 @@ class Draft:
 
     def _drop(self, claim: Claim) -> None:
         book, uuid = self.book, claim.instance.uuid
-        ids = tuple(one for one in book.of.get(uuid, ()) if one != claim.claim_id)
+        ids = _without(book.of.get(uuid, ()), claim.claim_id)
         of = book.of.set(uuid, ids) if ids else book.of.delete(uuid)
         self.book = book._replace(claims=book.claims.delete(claim.claim_id), of=of)
         self._touched.add(uuid)

@@ -18,7 +18,9 @@ Event = Literal[
     "confirm",
     "abort",
     "release",
+    "accept-observed",
     "hold",
+    "set-aside",
     "finish-confirmed",
     "finish-reverted",
     "replace",
@@ -34,10 +36,26 @@ Event = Literal[
     "left",
     "stays",
     "torn",
+    "superseded",
+    "came-late",
     # the clock
     "deadline",
     "grace-over",
 ]
+
+STATES: dict[State, str] = {
+    "pending": "admitted, and on its way to the disk; nobody was told yes yet",
+    "reserved": "promised; its domain has not come yet, or the guest does not run in the new place yet",
+    "overdue": "its deadline is over; it still holds, until its domain is proven absent",
+    "arriving": "its domain has come, and has not run here for long enough to be called arrived",
+    "resident": "the guest is here, running or off",
+    "away": "its domain is gone, and nothing says that it left: a hard reboot looks so",
+    "leaving": "it is about to leave for the peer, or on its way",
+    "parked": "two places are kept until the move, or the change in place, is confirmed or reverted",
+    "doubtful": "a move broke in the middle, and nobody here knows on which side the guest lives",
+    "ended": "it holds nothing, and is remembered",
+}
+"""What it means for a claim to be so, in the order of its life."""
 
 FROM_CALLERS: frozenset[Event] = frozenset(
     {
@@ -45,7 +63,9 @@ FROM_CALLERS: frozenset[Event] = frozenset(
         "confirm",
         "abort",
         "release",
+        "accept-observed",
         "hold",
+        "set-aside",
         "finish-confirmed",
         "finish-reverted",
         "replace",
@@ -57,31 +77,35 @@ MEANING: dict[Event, str] = {
     "committed": "the journal has it on the disk",
     "commit-failed": "the journal could not store it",
     "renew": "renew_claim",
-    "confirm": "confirm_claim, with the domain seen",
-    "abort": "abort_claim",
-    "release": "release_claim",
+    "confirm": "confirm_claim: the domain is seen here; in place: the guest runs as the new claim says",
+    "abort": "abort_claim; a domain that is here has to go first",
+    "release": "release_claim: the guest shall not be here any more",
+    "accept-observed": "accept_observed: what the domain holds is what is promised from now on",
     "hold": "hold_for_move, or live_migration on the source",
+    "set-aside": "the claim in place beside it is confirmed",
     "finish-confirmed": "finish_move(confirmed)",
-    "finish-reverted": "finish_move(reverted or failed)",
+    "finish-reverted": "finish_move(reverted or failed); a domain that came with the move has to go first",
     "replace": "another claim of the instance replaces it",
     "forget": "forget_instance: it lives elsewhere now",
     "run-seen": "a new run of the domain is seen",
-    "settled": "it runs for settle_s, or came by a migration that has ended",
+    "settled": "the domain has run for settle_s, or came by a migration that has ended",
     "run-gone": "the run that had come is gone",
-    "rolled-back": "its domain is gone after an abort or a revert",
+    "rolled-back": "the domain is gone, for which an abort or a revert has waited",
     "absent": "absence is proven (R2)",
     "seen-again": "the domain is here again",
     "switched-off": "the domain of a cold move is off or gone",
-    "left": "libvirt says it left by our own migration, or it is absent and the peer has it",
-    "stays": "it runs here and no job moves it",
+    "left": "libvirt says that it left by our own migration, or the peer has it and it is gone here",
+    "stays": "it runs here, no job moves it, and the peer has none",
     "torn": "the move broke in the middle: paused with no job, post-copy failed, or the host went down in it",
+    "superseded": "the guest has come here again by another claim",
+    "came-late": "its domain came after all, and the place is still free (only after expired and gone)",
     "deadline": "its deadline passed",
-    "grace-over": "the grace is over and absence is proven",
+    "grace-over": "the grace is over too, and (not in place) absence is proven",
 }
 
 
 class Transition(NamedTuple):
-    """roles: of the claims that it is for. after "ended" bears how, in `Claim.ending` or the event's own name."""
+    """roles: of the claims that it is for. How a claim ended is not in the table but in its tombstone."""
 
     before: State
     event: Event
@@ -91,7 +115,8 @@ class Transition(NamedTuple):
 
 _ANY: frozenset[Role] = frozenset({"owner", "incoming", "in_place"})
 _OWNER: frozenset[Role] = frozenset({"owner"})
-_COMING: frozenset[Role] = frozenset({"owner", "incoming"})
+_INCOMING: frozenset[Role] = frozenset({"incoming"})
+_COMING: frozenset[Role] = _OWNER | _INCOMING
 _IN_PLACE: frozenset[Role] = frozenset({"in_place"})
 
 
@@ -102,12 +127,30 @@ def _rows(before: State, roles: frozenset[Role], **events: State) -> tuple[Trans
 
 TRANSITIONS: tuple[Transition, ...] = (
     *_rows("pending", _ANY, committed="reserved", commit_failed="ended"),
-    *_rows("reserved", _ANY, renew="reserved", abort="ended", replace="ended", deadline="overdue"),
-    *_rows("reserved", _COMING, run_seen="arriving", finish_reverted="ended", forget="ended"),
-    *_rows("reserved", _IN_PLACE, confirm="parked", finish_reverted="ended"),
-    *_rows("overdue", _ANY, renew="reserved", abort="ended", replace="ended", grace_over="ended"),
-    *_rows("overdue", _COMING, run_seen="arriving", finish_reverted="ended", forget="ended"),
-    *_rows("overdue", _IN_PLACE, confirm="parked", finish_reverted="ended"),
+    *_rows(
+        "reserved",
+        _ANY,
+        renew="reserved",
+        abort="ended",
+        finish_reverted="ended",
+        replace="ended",
+        forget="ended",
+        deadline="overdue",
+    ),
+    *_rows("reserved", _COMING, run_seen="arriving", confirm="resident"),
+    *_rows("reserved", _IN_PLACE, confirm="parked"),
+    *_rows(
+        "overdue",
+        _ANY,
+        renew="reserved",
+        abort="ended",
+        finish_reverted="ended",
+        replace="ended",
+        forget="ended",
+        grace_over="ended",
+    ),
+    *_rows("overdue", _COMING, run_seen="arriving", confirm="resident"),
+    *_rows("overdue", _IN_PLACE, confirm="parked"),
     *_rows(
         "arriving",
         _COMING,
@@ -118,15 +161,17 @@ TRANSITIONS: tuple[Transition, ...] = (
         abort="arriving",
         finish_reverted="arriving",
         rolled_back="ended",
-        torn="doubtful",
         forget="ended",
     ),
+    *_rows("arriving", _INCOMING, torn="doubtful"),
     *_rows(
         "resident",
         _OWNER,
         renew="resident",
         confirm="resident",
+        accept_observed="resident",
         hold="leaving",
+        set_aside="parked",
         absent="away",
         release="ended",
         replace="ended",
@@ -134,8 +179,22 @@ TRANSITIONS: tuple[Transition, ...] = (
         finish_confirmed="resident",
         finish_reverted="resident",
         rolled_back="ended",
+        superseded="ended",
     ),
-    *_rows("away", _OWNER, seen_again="resident", release="ended", replace="ended", forget="ended", grace_over="ended"),
+    *_rows(
+        "away",
+        _OWNER,
+        seen_again="resident",
+        set_aside="parked",
+        release="ended",
+        replace="ended",
+        forget="ended",
+        finish_confirmed="away",
+        finish_reverted="away",
+        rolled_back="ended",
+        superseded="ended",
+        grace_over="ended",
+    ),
     *_rows(
         "leaving",
         _OWNER,
@@ -147,6 +206,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         finish_confirmed="ended",
         finish_reverted="resident",
         forget="ended",
+        superseded="ended",
     ),
     *_rows(
         "parked",
@@ -155,19 +215,22 @@ TRANSITIONS: tuple[Transition, ...] = (
         finish_confirmed="ended",
         finish_reverted="resident",
         forget="ended",
+        superseded="ended",
     ),
-    *_rows("parked", _IN_PLACE, confirm="parked", finish_confirmed="resident", finish_reverted="ended"),
     *_rows(
-        "doubtful",
-        _COMING,
-        left="ended",
-        stays="resident",
-        finish_confirmed="ended",
-        finish_reverted="resident",
+        "parked",
+        _IN_PLACE,
+        confirm="parked",
+        finish_confirmed="resident",
+        finish_reverted="ended",
         forget="ended",
     ),
+    *_rows("doubtful", _COMING, left="ended", stays="resident", forget="ended"),
+    *_rows("doubtful", _OWNER, finish_confirmed="ended", finish_reverted="resident", superseded="ended"),
+    *_rows("doubtful", _INCOMING, finish_confirmed="resident", finish_reverted="doubtful", rolled_back="ended"),
+    *_rows("ended", _COMING, came_late="arriving"),
 )
-"""A claim that is no more in "ended": no row leads out of it."""
+"""A claim that has ended is no more in the books but remembered; one row alone leads back."""
 
 _AFTER: dict[tuple[State, Event, Role], State] = {
     (row.before, row.event, role): row.after for row in TRANSITIONS for role in row.roles

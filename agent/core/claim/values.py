@@ -179,11 +179,13 @@ class Maintenance(Value, frozen=True, kw_only=True):
 
 class Departure(Value, frozen=True, kw_only=True):
     """An instance has left this host, so that what is still defined of it here has no seat. moved_to: the host where
-    it lives now, when that was said (`forget_instance`). Cleared when its domain runs here again."""
+    it lives now, when that was said (`forget_instance`). run: of its domain, where that was still active when it left.
+    Cleared when another run of its domain is seen here."""
 
     instance: str
     at: str
     moved_to: str | None = None
+    run: RunIdentity | None = None
 
 
 class BuildFailure(Value, frozen=True, kw_only=True):
