@@ -91,12 +91,12 @@ class Desk:
 
         return self._do(release)
 
-    def depart(self, uuid: str) -> None:
-        """It has left for another host: its claims end with "left"."""
+    def depart(self, uuid: str, event: Event = "forget") -> None:
+        """It lives on another host now: its claims end with "left"."""
 
         def depart(draft: Draft) -> None:
             for claim in draft.book.claims_of(uuid):
-                draft.end(claim, "left", "left")
+                draft.end(claim, event, "left")
             draft.put_departure(Departure(instance=uuid, at=""))
 
         self._do(depart)

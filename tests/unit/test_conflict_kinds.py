@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import msgspec
 
-from agent.core.conflicts import IN_EACH_OTHERS_WAY, ConflictKind
+from agent.core.conflicts import IN_EACH_OTHERS_WAY, Conflict, ConflictKind
 from agent.core.cpuset import CpuSet
 from agent.core.guest import Sighting
+from agent.core.instance import Group
 from tests.builders import Host, function, guest, h2x4, h8, ht8
+from tests.seating import Desk, on
 
 ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
 PF, VF, ABSENT = "0000:3b:00.0", "0000:3b:02.0", "0000:99:00.0"
@@ -37,12 +40,25 @@ SCENES: dict[ConflictKind, tuple[Host, tuple[Sighting, ...]]] = {
 }
 
 
+def _group(*names: str) -> list[Conflict]:
+    """Of guests that a server group keeps apart."""
+    desk = Desk(*map(on, names))
+    desk.set_group(Group(id="g", policy="anti-affinity", members=names))
+    return desk.rows()
+
+
+BY_THE_BOOK: dict[ConflictKind, Callable[..., list[Conflict]]] = {"group-violated": _group}
+"""Kinds that only a book of claims brings, by the names of the guests in them."""
+
+
 def test_every_kind_that_is_declared_can_come() -> None:
-    assert set(SCENES) == set(get_args(ConflictKind))
-    come = {kind: {row.kind for row in on.conflicts(*guests)} for kind, (on, guests) in SCENES.items()}
-    assert come == {kind: {kind} for kind in SCENES}
+    assert {*SCENES, *BY_THE_BOOK} == set(get_args(ConflictKind))
+    come = {kind: {row.kind for row in host.conflicts(*guests)} for kind, (host, guests) in SCENES.items()}
+    come |= {kind: {row.kind for row in rows("a", "b")} for kind, rows in BY_THE_BOOK.items()}
+    assert come == {kind: {kind} for kind in get_args(ConflictKind)}
 
 
 def test_only_kinds_that_take_two_are_called_in_each_others_way() -> None:
-    alone = {kind: on.conflicts(guests[0]) for kind, (on, guests) in SCENES.items()}
+    alone = {kind: host.conflicts(guests[0]) for kind, (host, guests) in SCENES.items()}
+    alone |= {kind: tuple(rows("a")) for kind, rows in BY_THE_BOOK.items()}
     assert {kind for kind, rows in alone.items() if not rows} == IN_EACH_OTHERS_WAY
