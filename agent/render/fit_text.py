@@ -83,17 +83,24 @@ def placement_text(
 
     device_cells: host cell of devices, as far as it is known; those far from the guest are marked.
     """
-    size = words.size(placement.memory_kib)
     cells = f" in {count(len(placement.cells), 'cell')}" if placement.cells else ""
-    title = f"It fits: {count(placement.vcpus, 'vCPU')} and {size} of memory{cells}"
-    lines = [wrap(title, width, rest="  ")]
+    title = f"It fits: {count(placement.vcpus, 'vCPU')} and {words.size(placement.memory_kib)} of memory{cells}"
+    text = wrap(title, width, rest="  ") + place_text(placement, device_cells=device_cells, width=width)
+    return paint("ok", "It fits") + text.removeprefix("It fits")
+
+
+def place_text(
+    placement: Placement, *, device_cells: Mapping[PciAddress, int | None] = NO_CELLS, width: int = 80
+) -> str:
+    """The same of a place that is given already, without a title. Each line is indented, and ends with a newline."""
+    lines: list[str] = []
     for cell in placement.cells:
         lines.append(wrap(f"guest cell {cell.guest_cell} on cell {cell.host_cell}", width, first="  ", rest="    "))
         if cell.pins:
             lines.append(_pinned(cell.pins, width, "    "))
         lines += [_fact(name, text, width, "    ") for name, text in _cell_facts(cell)]
     lines += [_fact(name, text, width, "  ") for name, text in _guest_facts(placement, device_cells)]
-    return paint("ok", "It fits") + "".join(lines).removeprefix("It fits")
+    return "".join(lines)
 
 
 def refusal_text(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
+from agent.core.ledger import Holds
 from agent.core.report import GuestReport
 from agent.core.words import count, plain, plural, some
 from agent.render import words
@@ -69,6 +70,19 @@ def guest_text(
 def conflicts_of(uuid: str, conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
     """Those that this guest is in."""
     return tuple(row for row in conflicts if row.resource.id == uuid or any(owner.uuid == uuid for owner in row.owners))
+
+
+def held_text(held: Holds) -> str:
+    """CPUs and memory in one sentence, without devices; "nothing"."""
+    cpus = [f"{plural(held.cpus)} for itself"] if held.cpus else []
+    cpus += [f"of them {plural(held.emulator_cpus)} for emulator and iothreads"] if held.emulator_cpus else []
+    cpus += [f"floats within {plural(held.confined)}"] if held.confined else []
+    memory = [f"{words.size(kib)} of cell {cell}" for cell, kib in held.cell_memory_kib.items()]
+    memory += [f"{words.size(held.host_memory_kib)} of the host"] if held.host_memory_kib else []
+    memory += [
+        f"{count(hold.count, 'page')} of {words.size(hold.size_kib)} of {words.cell(hold.cell)}" for hold in held.pages
+    ]
+    return "; ".join([*cpus, *memory]) or "nothing"
 
 
 def state_word(seen: Sighting) -> str:
@@ -141,15 +155,7 @@ def _domain_facts(domain: ObservedDomain | None) -> Iterator[tuple[str, str]]:
 
 def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
     held = guest.holds
-    cpus = [f"{plural(held.cpus)} for itself"] if held.cpus else []
-    cpus += [f"of them {plural(held.emulator_cpus)} for emulator and iothreads"] if held.emulator_cpus else []
-    cpus += [f"floats within {plural(held.confined)}"] if held.confined else []
-    memory = [f"{words.size(kib)} of cell {cell}" for cell, kib in held.cell_memory_kib.items()]
-    memory += [f"{words.size(held.host_memory_kib)} of the host"] if held.host_memory_kib else []
-    memory += [
-        f"{count(hold.count, 'page')} of {words.size(hold.size_kib)} of {words.cell(hold.cell)}" for hold in held.pages
-    ]
-    yield "holds", "; ".join([*cpus, *memory]) or "nothing"
+    yield "holds", held_text(held)
     if held.uncertain:
         yield "", "its CPUs could not be read at all: it may hold more"
     devices = guest.sighting.domain.devices if guest.sighting.domain else ()
