@@ -8,14 +8,29 @@ import math
 import os
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from agent.core.claim.values import ClaimKind, ClaimRequest, Outcome
+from agent.core.instance import Instance
 from agent.core.words import brief
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
 from agent.formats import wire
+from agent.formats.claim_forms import GroupForm
+from agent.formats.claim_request import claim_document
+from agent.formats.claim_view import (
+    ClaimAnswer,
+    ClaimList,
+    DepartureView,
+    Done,
+    GroupInfo,
+    MaintenanceView,
+    MoveView,
+)
 from agent.formats.envelope import INVALID, VERSION, Envelope, Refusal
 
 T = TypeVar("T")
@@ -24,6 +39,8 @@ LONGEST_ANSWER = 64 * 1024 * 1024
 """Bytes; a report of a thousand guests has not a tenth of that."""
 
 _PIECE = 256 * 1024
+
+JSON = {"Content-Type": "application/json"}
 
 
 class LocalClient:
@@ -47,30 +64,130 @@ class LocalClient:
         """The answer to POST `path` with the value as JSON. Raises as `get`."""
         return self._envelope(self._body("POST", path, wire.to_json(document)))
 
+    def put(self, path: str, document: object) -> Envelope:
+        """The answer to PUT `path` with the value as JSON. Raises as `get`."""
+        return self._envelope(self._body("PUT", path, wire.to_json(document)))
+
     def value(self, path: str, kind: type[T]) -> T:
         """The result of GET `path` as a value. Raises DaemonUnavailable, RequestRefused, WireError."""
-        return self._result(self.get(path), kind)
+        return self.result(self.get(path), kind)
 
     def ask(self, path: str, document: object, kind: type[T]) -> T | Refusal:
         """The result of POST `path` as a value, or the refusal of a request that has to change. Raises as `value`."""
         envelope = self.post(path, document)
         if envelope.refusal is not None and envelope.refusal.code == INVALID:
             return _safe(envelope.refusal)
-        return self._result(envelope, kind)
+        return self.result(envelope, kind)
 
-    def _result(self, envelope: Envelope, kind: type[T]) -> T:
+    def result(self, envelope: Envelope, kind: type[T]) -> T:
+        """What an answer has in it, as a value. Raises RequestRefused, WireError."""
         if envelope.refusal is not None:
             told = _safe(envelope.refusal)
-            raise RequestRefused(told.message, code=told.code, retry=told.retry, reasons=told.reasons)
+            raise RequestRefused(
+                told.message, code=told.code, retry=told.retry, reasons=told.reasons, claim_id=told.claim_id
+            )
         try:
             return wire.from_builtins(envelope.result, kind)
         except WireError as error:
             raise WireError(self._other_release(error)) from error
 
+    # --- claims: each raises DaemonUnavailable, RequestRefused, WireError ----------------------
+
+    def claim(self, request: ClaimRequest | Mapping[str, Any]) -> ClaimAnswer:
+        """May this guest come, or change there: and hold its place. request: a value, or plain data (docs/api.md).
+
+        When it raises DaemonUnavailable nobody knows whether it was made: `get_claim` tells, and so does the same call
+        once more, whose answer is that of the first.
+        """
+        document = claim_document(request) if isinstance(request, ClaimRequest) else dict(request)
+        return self._told("POST", "/v1/claims", document, ClaimAnswer)
+
+    def list_claims(self) -> ClaimList:
+        """All claims that hold."""
+        return self.value("/v1/claims", ClaimList)
+
+    def get_claim(self, claim_id: str) -> ClaimAnswer:
+        """What became of a claim."""
+        return self.value(_path("claims", claim_id), ClaimAnswer)
+
+    def recheck_claim(self, claim_id: str, group: GroupForm | None = None) -> ClaimAnswer:
+        """Right before the move: whether it still agrees with its group, as that is now (None: as the claim has it)."""
+        document = {} if group is None else {"group": group}
+        return self._told("POST", _path("claims", claim_id, "recheck"), document, ClaimAnswer)
+
+    def confirm_claim(self, claim_id: str) -> ClaimAnswer:
+        """The guest is there, or runs as changed."""
+        return self._told("POST", _path("claims", claim_id, "confirm"), {}, ClaimAnswer)
+
+    def renew_claim(self, claim_id: str, ttl_s: float | None = None) -> ClaimAnswer:
+        """More time until the guest has to be there; None: as much as its kind has."""
+        return self._told("POST", _path("claims", claim_id, "renew"), {"ttl_s": ttl_s}, ClaimAnswer)
+
+    def abort_claim(self, claim_id: str, reason: str | None = None) -> ClaimAnswer:
+        """The guest does not come. Of an id that was never seen too: a claim that comes late is refused then."""
+        return self._told("POST", _path("claims", claim_id, "abort"), {"reason": reason}, ClaimAnswer)
+
+    def release_claim(self, claim_id: str) -> ClaimAnswer:
+        """The guest is not to be there any more."""
+        return self._told("POST", _path("claims", claim_id, "release"), {}, ClaimAnswer)
+
+    def accept_observed(self, claim_id: str) -> ClaimAnswer:
+        """What is seen of the guest counts from now on, not what was promised."""
+        return self._told("POST", _path("claims", claim_id, "accept-observed"), {}, ClaimAnswer)
+
+    def hold_for_move(
+        self,
+        move_id: str,
+        kind: ClaimKind,
+        instance: Instance,
+        peer: str | None = None,
+        is_cold: bool | None = None,
+    ) -> ClaimAnswer:
+        """The guest is about to leave for `peer`. is_cold: switched off; None: as its kind says."""
+        document = {"kind": kind, "instance": instance, "peer": peer, "is_cold": is_cold}
+        return self._told("POST", _path("moves", move_id, "hold"), document, ClaimAnswer)
+
+    def finish_move(self, move_id: str, outcome: Outcome) -> MoveView:
+        """How the move ended."""
+        return self._told("POST", _path("moves", move_id, "finish"), {"outcome": outcome}, MoveView)
+
+    def get_move(self, move_id: str) -> MoveView:
+        """What became of a move."""
+        return self.value(_path("moves", move_id), MoveView)
+
+    def set_group(self, group: GroupForm) -> GroupInfo:
+        """Who is in a server group, and its policy."""
+        return self._told("PUT", _path("groups", group.id), group, GroupInfo)
+
+    def get_group(self, group_id: str) -> GroupInfo:
+        """What is known of a server group there."""
+        return self.value(_path("groups", group_id), GroupInfo)
+
+    def set_maintenance(self, reason: str | None) -> MaintenanceView:
+        """Refuse new guests for this reason, or (None) take them again."""
+        return self._told("PUT", "/v1/maintenance", {"reason": reason}, MaintenanceView)
+
+    def get_maintenance(self) -> MaintenanceView:
+        """Whether new guests are refused."""
+        return self.value("/v1/maintenance", MaintenanceView)
+
+    def forget_instance(self, uuid: str, moved_to: str | None = None) -> DepartureView:
+        """The instance lives elsewhere now: on the host `moved_to`, where that is known."""
+        return self._told("POST", _path("instances", uuid, "forget"), {"moved_to": moved_to}, DepartureView)
+
+    def accept_journal(self) -> None:
+        """Go on with what is left of a damaged journal."""
+        self._told("POST", "/v1/journal/accept", {}, Done)
+
+    def _told(self, method: str, path: str, document: object, kind: type[T]) -> T:
+        return self.result(self._envelope(self._body(method, path, wire.to_json(document))), kind)
+
+    # --- the wire ------------------------------------------------------------------------------
+
     def _body(self, method: str, path: str, document: bytes | None = None) -> bytes:
         connection = _UnixConnection(self._path, self._timeout_s)
         try:
-            connection.request(method, path, document)
+            connection.request(method, path, document, {} if document is None else JSON)
             with connection.getresponse() as response:  # a flood goes on until this is closed too
                 return self._read(response)
         except (OSError, http.client.HTTPException) as error:
@@ -143,6 +260,11 @@ class LocalClient:
             f"The compute-agent at {self._path} is of another release than this command ({brief(str(found))}). "
             "After an upgrade restart the daemon; guests do not notice."
         )
+
+
+def _path(*parts: str) -> str:
+    """Below /v1: an id may hold what parts a path."""
+    return "/".join(("/v1", *(quote(part, safe="") for part in parts)))
 
 
 def _safe(refusal: Refusal) -> Refusal:

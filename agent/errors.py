@@ -90,10 +90,13 @@ class DaemonUnavailable(AgentError):
 
 
 class RequestRefused(AgentError):
-    """The agent answered no; `code`, `retry` and `reasons` are those of the refusal."""
+    """The agent answered no; `code`, `retry`, `reasons` and `claim_id` are those of the refusal."""
 
-    def __init__(self, message: str, *, code: str, retry: str, reasons: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, code: str, retry: str, reasons: tuple[str, ...] = (), claim_id: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.retry = retry
         self.reasons = reasons
+        self.claim_id = claim_id

@@ -34,7 +34,7 @@ from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.core.words import plain_lines
 from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
 from agent.formats.wall_time import rfc3339
-from agent.handlers import QUESTIONS, Handlers
+from agent.handlers import TABLE, Handlers
 from agent.look import host_look, open_libvirt
 from agent.render.welcome import cpu_in_conflict, welcome
 from agent.reporter import report_pass, status_line
@@ -105,7 +105,7 @@ class Service:
                 self._handlers.refuse,
                 Path(settings.socket_dir),
                 settings.socket_group,
-                questions=QUESTIONS,
+                table=TABLE,
             )
             self._undo = undo.pop_all()
 

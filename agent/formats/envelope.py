@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
+from agent.core.reasons import Reason
 from agent.core.request_faults import RequestFault, fault_text
 from agent.core.snapshot import Identity
 from agent.core.values import ReadOnlyMap, Value
@@ -33,14 +34,17 @@ class Peer(Value, frozen=True, kw_only=True):
 
 
 class ApiRequest(Value, frozen=True, kw_only=True):
-    """One request to the local API. path: decoded, without the query. query: decoded; of a repeated name the last.
+    """One request to the local API. path: decoded, without the query; parts: of it, each decoded for itself (None: as
+    the path has them). query: decoded; of a repeated name the last. content_type: as it was sent, None: not.
     writable: it came over the socket that may change things."""
 
     method: str
     path: str
     peer: Peer
     query: ReadOnlyMap[str, str] = MappingProxyType({})
+    parts: tuple[str, ...] | None = None
     body: bytes = b""
+    content_type: str | None = None
     writable: bool = False
 
 
@@ -63,6 +67,8 @@ class Refusal(Value, frozen=True, kw_only=True):
     retry: Retry = "never"
     reasons: tuple[str, ...] = ()
     faults: tuple[RequestFault, ...] = ()
+    details: tuple[Reason, ...] = ()
+    claim_id: str | None = None
 
 
 class Envelope(Value, frozen=True, kw_only=True):
@@ -112,6 +118,8 @@ def contradictory(faults: tuple[RequestFault, ...]) -> Refusal:
     return invalid([fault_text(fault) for fault in faults], faults)
 
 
-def respond(envelope: Envelope, status: int = HTTPStatus.OK) -> ApiResponse:
+def respond(
+    envelope: Envelope, status: int = HTTPStatus.OK, headers: Mapping[str, str] = MappingProxyType({})
+) -> ApiResponse:
     """The envelope as an HTTP answer."""
-    return ApiResponse(body=wire.to_json(envelope), status=status)
+    return ApiResponse(body=wire.to_json(envelope), status=status, headers=MappingProxyType(dict(headers)))

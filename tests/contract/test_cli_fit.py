@@ -22,7 +22,7 @@ from agent.cli.main import main
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.formats import snapshot_file, wire
 from agent.formats.request import LONGEST_REQUEST
-from agent.handlers import QUESTIONS, Handlers
+from agent.handlers import TABLE, Handlers
 from tests.builders_sysfs import Node, build_tree
 from tests.hostile import POISON, unsafe
 
@@ -101,7 +101,7 @@ def served(snapshot: Snapshot) -> Iterator[Path]:
         alive=lambda: None,
     )
     with tempfile.TemporaryDirectory(prefix="cli-", dir="/tmp") as folder:  # pytest's paths are too long for a socket
-        api = LocalApi(handlers.answer, handlers.refuse, Path(folder), questions=QUESTIONS)
+        api = LocalApi(handlers.answer, handlers.refuse, Path(folder), table=TABLE)
         api.start()
         try:
             yield Path(folder, READ_ONLY_SOCKET)

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cli.app import COMMANDS
 from agent.core.conflicts import ConflictKind
-from agent.handlers import PATHS, PROBES, QUESTIONS
+from agent.handlers import PROBES, TABLE
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -31,9 +31,8 @@ def test_each_kind_of_conflict_has_its_row_and_no_row_is_of_another() -> None:
 
 def test_each_path_of_the_api_is_described() -> None:
     text = (ROOT / "docs/api.md").read_text()
-    assert [path for path in (*PATHS, *PROBES) if f"`{path}`" not in text] + [
-        path for path in QUESTIONS if f"POST `{path}`" not in text
-    ] == []
+    rows = [f"`{route.path}`" if route.method == "GET" else f"{route.method} `{route.path}`" for route in TABLE.routes]
+    assert [row for row in (*rows, *(f"`{path}`" for path in PROBES)) if row not in text] == []
 
 
 def test_each_command_of_the_readme_is_there() -> None:

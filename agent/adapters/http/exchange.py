@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection
 from http import HTTPStatus
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
@@ -12,10 +11,13 @@ from urllib.parse import parse_qsl, unquote
 import h11
 
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer
+from agent.formats.route import Route, Table
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_TARGET_BYTES = 4096
 MAX_BODY_BYTES = 1024 * 1024
+"""Where the table has no row that says less."""
+
 READING = frozenset({"GET", "HEAD"})
 
 # h11 0.16 takes time quadratic to the blanks before a wrong byte: 16 KiB of them stop every thread for over a second
@@ -33,13 +35,14 @@ class BadRequest(Exception):
 class Exchange:
     """What is said on one connection: `receive` once, then `send` once, whatever `receive` ended with."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, questions: Collection[str] = ()
-    ) -> None:
-        """reader: must have the limit MAX_HEAD_BYTES. questions: paths where a POST changes nothing."""
+    route: Route | None = None
+    """The row of the table that the request is for, once it has been received."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, table: Table) -> None:
+        """reader: must have the limit MAX_HEAD_BYTES. table: what is served."""
         self._reader = reader
         self._writer = writer
-        self._questions = questions
+        self._table = table
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False
 
@@ -53,11 +56,14 @@ class Exchange:
             method = head.method.decode("ascii")
             self._is_head = method == "HEAD"
             path, _, query = head.target.decode("ascii").partition("?")
-            is_question = method == "POST" and path in self._questions
+            parts = tuple(unquote(part) for part in path.split("/"))
+            found = self._table.find(method, parts)
+            self.route = None if found is None else found.route
+            is_question = self.route is not None and self.route.work == "question"
             if not writable and method not in READING and not is_question:
                 message = f"This socket only reads; {method} is for agent.sock in the same folder."
                 raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, message)
-            _check_length(head)
+            _check_length(head, _longest(self.route))
             body = await self._body()
         except h11.RemoteProtocolError as error:
             # h11 quotes what it found, all of it
@@ -66,8 +72,10 @@ class Exchange:
         return ApiRequest(
             method="GET" if self._is_head else method,
             path=unquote(path),
+            parts=parts,
             query=MappingProxyType(dict(parse_qsl(query, keep_blank_values=True))),
             body=body,
+            content_type=dict(head.headers).get(b"content-type", b"").decode("latin-1") or None,
             peer=peer,
             writable=writable,
         )
@@ -133,10 +141,14 @@ def _is_for_us(request: h11.Request) -> bool:
     )
 
 
-def _check_length(request: h11.Request) -> None:
+def _longest(route: Route | None) -> int:
+    return MAX_BODY_BYTES if route is None or route.asks is None else route.longest_body
+
+
+def _check_length(request: h11.Request, most: int) -> None:
     headers = dict(request.headers)
     if b"transfer-encoding" in headers:
         # h11 can do it, but 1 MiB of one-byte chunks takes it more than a second, with Content-Length two milliseconds
         raise BadRequest(HTTPStatus.NOT_IMPLEMENTED, "Send a body with Content-Length; Transfer-Encoding is not known.")
-    if int(headers.get(b"content-length", b"0")) > MAX_BODY_BYTES:
-        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {MAX_BODY_BYTES} bytes.")
+    if int(headers.get(b"content-length", b"0")) > most:
+        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is longer than {most} bytes.")

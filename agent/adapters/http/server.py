@@ -16,7 +16,7 @@ import socket
 import stat
 import struct
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
@@ -26,8 +26,12 @@ from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET
 from agent.core.values import Value
 from agent.errors import ApiUnavailable, ConfigError, TwinRunning
 from agent.formats.envelope import ApiRequest, ApiResponse, Peer
+from agent.formats.route import Route, Table
 
 LOG = logging.getLogger(__name__)
+
+ONLY_READ = Table(())
+"""Of a handler that changes nothing and answers at once."""
 
 ACCEPTS_PER_TURN = 16
 """Clients that are let in before those over the limit are shown out: asyncio would empty the whole queue first, and a
@@ -41,21 +45,27 @@ Refuse = Callable[[str, str, int], ApiResponse]
 
 class Limits(Value, frozen=True, kw_only=True):
     """receive_s: from connecting to the last byte of the request; send_s: until the client has taken all of the answer.
-    clients: connections at a time on one socket; one more ends the oldest. threads: for the handler, on each socket."""
+    clients: connections at a time on one socket; one more ends the oldest that does not wait for a change. threads:
+    for reading, on each socket. changing: threads for changes, each of which waits for the disk; waiting: changes that
+    may wait for one of them, one more is told to come later. Together they leave room for clients that read.
+    """
 
     receive_s: float = 5.0
     send_s: float = 30.0
     clients: int = 128
     threads: int = 4
+    changing: int = 32
+    waiting: int = 64
 
 
 class LocalApi:
     """Serves `handler` on socket_dir/agent.sock (0660, all methods) and socket_dir/agent-ro.sock (0666, GET and HEAD,
-    and POST to the paths of `questions`).
+    and the questions of `table`).
 
     The handler runs in one of the few threads of each socket, so that everybody, who may use the one, cannot keep those
     waiting who may use the other. Questions are worked out one after the other in a thread of their own, for the same
-    reason. It sees HEAD as GET. What it raises is logged and answered with 500.
+    reason, and changes in many, since they wait for the disk; whoever reads waits for neither. A change goes on when
+    its client has left. The handler sees HEAD as GET. What it raises is logged and answered with 500.
     """
 
     def __init__(
@@ -66,18 +76,18 @@ class LocalApi:
         group: str | None = None,
         limits: Limits | None = None,
         *,
-        questions: Collection[str] = (),
+        table: Table = ONLY_READ,
     ) -> None:
         """refuse: must neither wait nor raise: it runs in the thread that waits for all clients.
 
-        questions: paths where a POST changes nothing and may take a while to answer.
+        table: which requests are questions and which change something; what is not in it is read.
 
         group: owns agent.sock when it exists on this host; else, and when None, the group of the process.
         """
         self._handler = handler
         self._refuse = refuse
         self._limits = limits or Limits()
-        self._questions = frozenset(questions)
+        self._table = table
         self._doors = (
             _Door(socket_dir / FULL_SOCKET, mode=0o660, writable=True, group=group),
             _Door(socket_dir / READ_ONLY_SOCKET, mode=0o666, writable=False, group=None),
@@ -138,7 +148,7 @@ class LocalApi:
 
     async def _serve(self, serving: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
-        rooms = [_Room(door, self._handler, self._refuse, self._limits, self._questions) for door in self._doors]
+        rooms = [_Room(door, self._handler, self._refuse, self._limits, self._table) for door in self._doors]
         for room in rooms:
             await room.enter()
         LOG.info("local API serves sockets=%s", [str(door.path) for door in self._doors])
@@ -227,17 +237,21 @@ class _Door:
 class _Room:
     """The clients of one door."""
 
-    def __init__(
-        self, door: _Door, handler: Handler, refuse: Refuse, limits: Limits, questions: frozenset[str]
-    ) -> None:
+    def __init__(self, door: _Door, handler: Handler, refuse: Refuse, limits: Limits, table: Table) -> None:
         self._door = door
-        self._questions = questions
+        self._table = table
         self._handler = handler
         self._refuse = refuse
-        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=f"local-api-{door.path.stem}")
-        self._thinker = ThreadPoolExecutor(1, thread_name_prefix=f"local-api-{door.path.stem}-questions")
+        name = f"local-api-{door.path.stem}"
+        self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=name)
+        self._thinker = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-questions")
+        self._changer = ThreadPoolExecutor(limits.changing, thread_name_prefix=f"{name}-changes")
+        self._places = threading.BoundedSemaphore(limits.changing + limits.waiting)
+        self._is_full = False
         self._limits = limits
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Those of the clients who wait for a change."""
         self._server: asyncio.Server | None = None
 
     async def enter(self) -> None:
@@ -256,7 +270,7 @@ class _Room:
             await asyncio.wait(list(self._clients), timeout=timeout_s)
         for late in list(self._clients):
             self._show_out(late)
-        for pool in (self._pool, self._thinker):
+        for pool in (self._pool, self._thinker, self._changer):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _show_out(self, task: asyncio.Task[None]) -> None:
@@ -266,7 +280,8 @@ class _Room:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= self._limits.clients:
-            self._show_out(next(iter(self._clients)))
+            oldest = next(iter(self._clients))
+            self._show_out(next((task for task in self._clients if task not in self._waiting), oldest))
         task = asyncio.current_task()
         assert task is not None
         self._clients[task] = writer
@@ -282,7 +297,7 @@ class _Room:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = _peer(writer.get_extra_info("socket"))
-        exchange = Exchange(reader, writer, self._questions)
+        exchange = Exchange(reader, writer, self._table)
         try:
             async with asyncio.timeout(self._limits.receive_s):
                 request = await exchange.receive(peer, writable=self._door.writable)
@@ -293,9 +308,34 @@ class _Room:
             await self._send(exchange, writer, self._refuse("InvalidRequest", str(error), error.status))
             await self._hear_out(reader, writer)
         else:
-            pool = self._thinker if request.path in self._questions else self._pool
-            answer = await asyncio.get_running_loop().run_in_executor(pool, self._answer, request)
-            await self._send(exchange, writer, answer)
+            await self._send(exchange, writer, await self._answered(exchange.route, request))
+
+    async def _answered(self, route: Route | None, request: ApiRequest) -> ApiResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        work = "read" if route is None else route.work
+        if work == "change" and not self._has_place():
+            message = "More changes wait for the disk than this agent keeps; nothing was done. Ask again soon."
+            return self._refuse("AgentNotReady", message, HTTPStatus.SERVICE_UNAVAILABLE)
+        pools = {"read": self._pool, "question": self._thinker, "change": self._changer}
+        future = pools[work].submit(self._answer, request)
+        if work == "change":
+            future.add_done_callback(lambda _: self._places.release())
+            self._waiting.add(task)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            self._waiting.discard(task)
+
+    def _has_place(self) -> bool:
+        """Take a place among the changes, if there is one; it is logged when there is none any more."""
+        was_full, self._is_full = self._is_full, not self._places.acquire(blocking=False)
+        if self._is_full and not was_full:
+            LOG.warning(
+                "changes are refused: %d wait for the disk socket=%s", self._limits.changing + self._limits.waiting,
+                self._door.path,
+            )  # fmt: skip
+        return not self._is_full
 
     def _answer(self, request: ApiRequest) -> ApiResponse:
         try:
