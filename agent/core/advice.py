@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuMask, CpuSet, lowest
+from agent.core.cpuset import NO_CPUS, CpuMask, CpuSet, lowest
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.holds import GuestHolds, is_one
 from agent.core.ledger import Holds
@@ -24,6 +24,7 @@ class FreeCpus:
 
     def __init__(self, free: Iterable[tuple[CpuMask, int]]) -> None:
         self._cells = [[cpus, unproposed] for cpus, unproposed in free]
+        self.proposed = NO_CPUS
 
     def near(self, cpu: int) -> int | None:
         """The lowest one that is left in the cell of `cpu`, else in any cell."""
@@ -31,6 +32,7 @@ class FreeCpus:
             if entry[1]:
                 found = lowest(entry[1])
                 entry[1] &= ~(1 << found)
+                self.proposed = CpuMask(self.proposed | 1 << found)
                 return found
         return None
 

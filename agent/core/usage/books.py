@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agent.core.cpuset import CpuMask
+from agent.core.cpuset import NO_CPUS, CpuMask
 from agent.core.holds import GuestHolds
 from agent.core.pci import PciAddress, PciDevice
 
@@ -35,11 +35,14 @@ class DeviceBooks(NamedTuple):
 
 
 class SeenBooks(NamedTuple):
-    """Of all that is seen. row_of: where in `Usage.pci` a function's row is; parent_row, child_rows: from there to
-    those of its physical function (-1: no row) and of its virtual ones."""
+    """Of all that is seen, the guests by name. row_of: where in `Usage.pci` a function's row is; parent_row,
+    child_rows: from there to those of its physical function (-1: no row) and of its virtual ones. proposed: free CPUs
+    that a conflict names as the way out."""
 
+    guests: Sequence[GuestHolds]
     cpus: CpuBooks
     devices: DeviceBooks
     row_of: Mapping[PciAddress, int]
     parent_row: Sequence[int]
     child_rows: Mapping[int, Sequence[int]]
+    proposed: CpuMask = NO_CPUS

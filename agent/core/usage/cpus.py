@@ -14,6 +14,18 @@ from agent.core.usage.books import CpuBooks
 from agent.core.usage.rows import CpuAmount, CpuHolder
 from agent.core.words import agrees, plural, some
 
+CPU_KINDS: frozenset[ConflictKind] = frozenset(
+    {
+        "cpu-pinned-twice",
+        "sibling-of-isolated",
+        "pinned-to-offline",
+        "pinned-outside-dedicated",
+        "shared-on-dedicated",
+        "emulator-on-dedicated",
+    }
+)
+"""What `cpu_conflicts` finds."""
+
 
 def cpu_books(guests: Sequence[GuestHolds]) -> CpuBooks:
     """Add up who holds which CPU; each CPU counts once."""
@@ -77,17 +89,21 @@ def _cpu_holder(cpu: int, books: CpuBooks) -> CpuHolder:
     return CpuHolder(cpu=cpu, owners=tuple(sorted({guest.owner for guest in guests}, key=by_name)))
 
 
-def cpu_conflicts(
-    guests: Sequence[GuestHolds], books: CpuBooks, topology: HostTopology, sets: HostSets
-) -> Iterator[Conflict]:
-    """Every contradiction about CPUs."""
-    usable = sets.dedicated & sets.usable & ~books.taken
-    room = Room(
+def room_of(books: CpuBooks, sets: HostSets, promised: int = 0) -> Room:
+    """Where threads can go that are somewhere else now: not where a guest is, or is promised that it can be."""
+    usable = sets.dedicated & sets.usable & ~books.taken & ~promised
+    return Room(
         free=FreeCpus((cpus, usable & cpus) for cpus in sets.cells.values()),
         shared=CpuSet.from_mask(sets.shared & sets.usable & ~sets.dedicated),
         usable=CpuSet.from_mask(sets.usable),
         proposals=Proposals(),
     )
+
+
+def cpu_conflicts(
+    guests: Sequence[GuestHolds], books: CpuBooks, topology: HostTopology, sets: HostSets, room: Room
+) -> Iterator[Conflict]:
+    """Every contradiction about CPUs. room: of its own, since what one row proposes no other does."""
     yield from _pinned_twice(books, sets, room)
     yield from _siblings_of_isolated(books, sets, room)
     yield from _pinned_to_offline(books, topology, sets, room)

@@ -13,7 +13,7 @@ from agent.core.holds import GuestHolds, HostSets, guests_of, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostCell, HostTopology, huge_pools_only
 from agent.core.usage.books import CpuBooks, DeviceBooks, SeenBooks
-from agent.core.usage.cpus import cpu_amount, cpu_books, cpu_conflicts, cpu_holders
+from agent.core.usage.cpus import cpu_amount, cpu_books, cpu_conflicts, cpu_holders, room_of
 from agent.core.usage.devices import device_books, device_conflicts, device_rows, mdev_rows
 from agent.core.usage.memory import (
     MemoryBooks,
@@ -45,8 +45,9 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
     books = _Books(cpus, memory, cpu_holders(cpus))
     cells = tuple(_cell_usage(cell, config, sets, books) for cell in sorted(topology.cells, key=lambda one: one.id))
     host = _host_usage(topology, config, sets, books)
+    room = room_of(cpus, sets)
     found = [
-        *cpu_conflicts(guests, cpus, topology, sets),
+        *cpu_conflicts(guests, cpus, topology, sets, room),
         # a host that shows no CPU could not be looked at, so that it has no memory either is no fact
         *(memory_conflicts(guests, cells, host) if topology.cpus else ()),
         *device_conflicts(devices, topology),
@@ -65,10 +66,11 @@ def fold(topology: HostTopology, config: HostConfig, sightings: Iterable[Sightin
         has_device_filter=bool(config.device_spec),
     )
     holds = MappingProxyType({guest.sighting.uuid: guest.holds for guest in guests})
-    return Folded(usage=usage, conflicts=conflicts, holds=holds, seen=_seen(cpus, devices, pci))
+    seen = _seen(guests, cpus, devices, pci)._replace(proposed=room.free.proposed)
+    return Folded(usage=usage, conflicts=conflicts, holds=holds, seen=seen)
 
 
-def _seen(cpus: CpuBooks, devices: DeviceBooks, rows: Sequence[DeviceUsage]) -> SeenBooks:
+def _seen(guests: Sequence[GuestHolds], cpus: CpuBooks, devices: DeviceBooks, rows: Sequence[DeviceUsage]) -> SeenBooks:
     row_of = {row.address: place for place, row in enumerate(rows)}
     parents: list[int] = []
     children: dict[int, list[int]] = {}
@@ -78,7 +80,7 @@ def _seen(cpus: CpuBooks, devices: DeviceBooks, rows: Sequence[DeviceUsage]) -> 
         parents.append(parent)
         if parent >= 0:
             children.setdefault(parent, []).append(place)
-    return SeenBooks(cpus, devices, row_of, parents, children)
+    return SeenBooks(guests, cpus, devices, row_of, parents, children)
 
 
 class _Books(NamedTuple):

@@ -10,13 +10,14 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from agent.core.claim.holding import Promise
-from agent.core.conflicts import Owner, by_name, settled
+from agent.core.conflicts import Conflict, Owner, by_name, settled
 from agent.core.cpuset import CpuMask, CpuSet, union
 from agent.core.holds import HostSets
 from agent.core.host_config import HostConfig
 from agent.core.ledger import PageHold
 from agent.core.topology import HostTopology
 from agent.core.usage.books import CpuBooks
+from agent.core.usage.cpus import CPU_KINDS, cpu_conflicts, room_of
 from agent.core.usage.promised_conflicts import Scene, promise_conflicts
 from agent.core.usage.promised_devices import device_load, promised_devices, promised_mdevs
 from agent.core.usage.rows import Amount, CellUsage, CpuAmount, CpuHolder, Folded, HostUsage, PageAmount, Usage
@@ -70,10 +71,21 @@ def with_promises(
         mdevs=promised_mdevs(usage.mdevs, devices),
     )
     adding = [promise for promise in counting if promise.adds]
-    known = {row.id: row for row in folded.conflicts}
-    found = promise_conflicts(Scene(adding, folded.seen, known, usage.pci, topology, sets, told), devices)
-    conflicts = settled((*folded.conflicts, *found), config.accept) if found else folded.conflicts
+    rows = _proposing_what_is_free(folded, load, topology, sets)
+    scene = Scene(adding, folded.seen, {row.id: row for row in rows}, usage.pci, topology, sets, told)
+    found = promise_conflicts(scene, devices)
+    is_same = rows is folded.conflicts and not found
+    conflicts = folded.conflicts if is_same else settled((*rows, *found), config.accept)
     return msgspec.structs.replace(folded, usage=told, conflicts=conflicts)
+
+
+def _proposing_what_is_free(folded: Folded, load: Load, topology: HostTopology, sets: HostSets) -> Sequence[Conflict]:
+    """The conflicts of what is seen; none of them shall propose a CPU that is promised."""
+    seen = folded.seen
+    if not load.cpus & seen.proposed:
+        return folded.conflicts
+    anew = cpu_conflicts(seen.guests, seen.cpus, topology, sets, room_of(seen.cpus, sets, load.cpus))
+    return [row for row in folded.conflicts if row.kind not in CPU_KINDS] + list(anew)
 
 
 def with_owner(owners: Sequence[Owner], claimant: Owner) -> tuple[Owner, ...]:
