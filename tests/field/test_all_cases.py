@@ -1,4 +1,4 @@
-"""Every field case of the kinds that need no claim to be kept has exactly one test named after it."""
+"""Every field case of the kinds that are tried here has exactly one test named after it."""
 
 from __future__ import annotations
 
@@ -50,10 +50,16 @@ CASES = [
     "udev-enobufs",
     "scale-3000-node-devices",
     "scale-500-domains-slow-calls",
+    "group-two-live-migrations-one-target",
+    "group-unshelve-against-cold-migration",
+    "group-refusal-is-not-a-host-fault",
+    "group-deleted-meanwhile",
+    "group-left-member-frees-at-once",
+    "group-missing-is-not-stopped",
 ]
 """Kinds: pin-conflict, cpu-offline, dedicated-set-change, smt-siblings, numa-shape, big-ids, page-pools, memory,
 negative-free, pci-lifecycle, pci-address-numa, pci-pf-vf, pci-policy, mdev, domain-xml, domain-lifecycle,
-libvirt-outage, udev, scale; one kind after the other."""
+libvirt-outage, udev, scale, group-race, stale-group; one kind after the other."""
 
 
 def test_each_case_is_one_test() -> None:
