@@ -415,7 +415,7 @@ def _sockets_unknown(reason: SocketsUnknown) -> str:
 def _search_stopped(reason: SearchStopped) -> str:
     steps = count(reason.steps, "step")
     return (
-        f"The search for host cells ended after {steps} without an answer, so that there may still be a choice: "
+        f"The search for host cells and devices ended after {steps} without an answer, so there may still be a way: "
         "it is shorter with a softer device policy or with devices of fewer kinds"
     )
 

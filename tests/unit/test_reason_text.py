@@ -398,14 +398,12 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     (
         reasons.SearchStopped(steps=20000),
         (
-            "The search for host cells ended after 20000 steps without an answer, so that there may still be a choice: "
-            "it is shorter with a softer device policy or with devices of fewer kinds"
+            "The search for host cells and devices ended after 20000 steps without an answer, so there may still be a "
+            "way: it is shorter with a softer device policy or with devices of fewer kinds"
         ),
     ),
     (
-        reasons.GroupViolated(
-            group="g", instance="i", policy="anti-affinity", members=(web("u1"), web("u2")), limit=2
-        ),
+        reasons.GroupViolated(group="g", instance="i", policy="anti-affinity", members=(web("u1"), web("u2")), limit=2),
         "Server group g allows 2 members on one host (policy anti-affinity); u1 and u2 are here",
     ),
     (

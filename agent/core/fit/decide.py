@@ -8,7 +8,7 @@ import msgspec
 
 from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.needs import Need
-from agent.core.fit.devices.serve import contended, needs, serve, too_far, unserved
+from agent.core.fit.devices.serve import ServingStopped, contended, needs, serve, too_far, unserved
 from agent.core.fit.fallback import choose_with_memory
 from agent.core.fit.host import CellOffer, Offer
 from agent.core.fit.matching import Shortage
@@ -46,16 +46,22 @@ def fit(request: InstanceRequest, offer: Offer, rules: FitRules = AS_NOVA) -> Pl
 
     Raises PlacementBroken when the placement found would break a rule, which is a fault of this program.
     """
-    wanted = needs(request.devices, offer)
-    reasons = [*_host_reasons(request, offer), *unserved(wanted, offer)]
-    found = (
-        _floating(request, wanted, offer, reasons)
-        if not request.cells
-        else _in_cells(request, wanted, offer, rules, reasons)
-    )
+    reasons = list(_host_reasons(request, offer))
+    try:
+        found = _found(request, offer, rules, reasons)
+    except ServingStopped as stopped:
+        return NoFit(reasons=(*reasons, SearchStopped(steps=stopped.steps)))
     if isinstance(found, Placement):
         check(request, found, offer)
     return found
+
+
+def _found(request: InstanceRequest, offer: Offer, rules: FitRules, reasons: Sequence[Reason]) -> Placement | NoFit:
+    wanted = needs(request.devices, offer)
+    reasons = [*reasons, *unserved(wanted, offer)]
+    if not request.cells:
+        return _floating(request, wanted, offer, reasons)
+    return _in_cells(request, wanted, offer, rules, reasons)
 
 
 def still_fits(request: InstanceRequest, placement: Placement, offer: Offer) -> bool:
@@ -84,7 +90,7 @@ def _in_cells(
         shared = share(request, wanted, offer, table.hosts, rules.most_steps)
         if isinstance(shared, Shared):
             return placement_of(request, shared.cells, shared.devices, offer, shared.own)
-        if shared is None and isinstance(found, Shortage):
+        if shared is None and isinstance(found, Shortage | Stopped):
             return NoFit(reasons=(*table.reasons, *_why_not_together(request, table, wanted)))
         found = shared if isinstance(shared, Stopped) else found
     elif len(request.cells) > len(table.hosts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.core.fit.devices.supply import AlikePfs, FreePool, PfWithVfs, PoolKey, Supply
@@ -58,9 +58,36 @@ def flow_input(supply: Supply, distances_of: Callable[[PoolKey, FreePool], Dista
             counts = tuple(pool.free_count for pool in vfs) if len(vfs) > 1 else None
             groups.setdefault((columns, counts), (columns, []))[1].append(PfWithVfs(one.pf, vfs))
     return FlowInput(
-        bins=tuple(Bin(found, sum(pool.free_count for pool in pools), tuple(pools)) for found, pools in bins.items()),
+        bins=_bins(bins),
         pf_groups=tuple(_pf_group(columns, pfs) for columns, pfs in groups.values()),
     )
+
+
+def with_whole_pfs(reachable: FlowInput, numbers: Sequence[int]) -> FlowInput:
+    """What is left to share out when so many PFs of each group are given, and VFs of the others alone."""
+    return _in_bins(
+        reachable, [(group.pfs[:n], group.pfs[n:]) for group, n in zip(reachable.pf_groups, numbers, strict=True)]
+    )
+
+
+def side_by_side(reachable: FlowInput) -> FlowInput:
+    """The same as if no PF excluded its VFs."""
+    return _in_bins(reachable, [(group.pfs, group.pfs) for group in reachable.pf_groups])
+
+
+def _in_bins(reachable: FlowInput, parts: Sequence[tuple[Sequence[PfWithVfs], Sequence[PfWithVfs]]]) -> FlowInput:
+    """parts: of each group, of which the PFs are there, and of which the VFs."""
+    bins: dict[Distances, list[FreePool]] = {one.distances: list(one.pools) for one in reachable.bins}
+    for group, (whole, others) in zip(reachable.pf_groups, parts, strict=True):
+        of_pf, *of_vfs = group.distances
+        bins.setdefault(of_pf, []).extend(one.pf for one in whole)
+        for part, distances in enumerate(of_vfs):
+            bins.setdefault(distances, []).extend(one.vfs[part] for one in others)
+    return FlowInput(bins=_bins(bins), pf_groups=())
+
+
+def _bins(bins: Mapping[Distances, Sequence[FreePool]]) -> tuple[Bin, ...]:
+    return tuple(Bin(found, sum(pool.free_count for pool in pools), tuple(pools)) for found, pools in bins.items())
 
 
 def _put_in_bins(

@@ -1,7 +1,8 @@
 """Devices for the requests of one guest: which ones, or why there are none.
 
-`serve` is exact, whatever the order of the requests: min-cost flow over bins of devices that are alike, with a branch
-and bound over the physical functions that one request could have and a virtual one of which another could (`assign`).
+`serve` is exact, whatever the order of the requests: min-cost flow over bins of devices that are alike, with a search
+over the physical functions that one request could have and a virtual one of which another could (`assign`). What that
+search does not decide raises ServingStopped, and is no reason for anything.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.assign import assign
 from agent.core.fit.devices.needs import Need, needs, sockets
 from agent.core.fit.devices.short import most_at_once, short
+from agent.core.fit.devices.whole_pf_search import ServingStopped
 from agent.core.fit.host import Offer
 from agent.core.placement import GivenDevices
 from agent.core.reasons import DevicesContended, DevicesFar, Reason, SocketsUnknown
 
-__all__ = ["contended", "needs", "serve", "too_far", "unserved"]
+__all__ = ["ServingStopped", "contended", "needs", "serve", "too_far", "unserved"]
 
 
 def serve(
@@ -28,7 +30,7 @@ def serve(
     cells: the host cells of the guest; None: it has none, and no policy has an effect. near_only: the policies that
     have a choice (preferred, legacy) are taken as required. The devices are as near as they can be in sum, then spread
     over the physical functions with the most that is free; of equal ones those with the lowest address. The order of
-    the needs changes nothing.
+    the needs changes nothing. Raises ServingStopped.
     """
     order = sorted(range(len(needs)), key=lambda n: needs[n].request.id)
     masks = assign([needs[n] for n in order], offer, cells, near_only=near_only)
@@ -51,7 +53,7 @@ def unserved(needs: Sequence[Need], offer: Offer) -> tuple[Reason, ...]:
     """
     if serve(needs, offer, None) is not None:
         return ()
-    too_few = tuple(short(need, offer) for need in needs if serve((need,), offer, None) is None)
+    too_few = tuple(short(need, offer) for need in needs if _are_too_much((need,), offer, None))
     return too_few or (contended(needs, offer, None),)
 
 
@@ -62,7 +64,7 @@ def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason,
     """
     if serve(needs, offer, cells) is not None:
         return ()
-    alone = needs if len(needs) == 1 else [need for need in needs if serve((need,), offer, cells) is None]
+    alone = needs if len(needs) == 1 else [need for need in needs if _are_too_much((need,), offer, cells)]
     far = tuple(_far(need, offer, cells) for need in alone)
     return far or (contended(needs, offer, cells),)
 
@@ -72,7 +74,7 @@ def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> Devi
     left = list(needs)
     for need in needs:
         others = [one for one in left if one is not need]
-        if serve(others, offer, cells) is None:
+        if _are_too_much(others, offer, cells):
             left = others
     numbers = sorted({number for need in left for number in need.pools})
     free = union(need.within(cells) for need in left)
@@ -83,6 +85,13 @@ def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> Devi
         cells=cells,
         has_pfs=_has_pfs(numbers, free, offer),
     )
+
+
+def _are_too_much(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> bool:
+    try:
+        return serve(needs, offer, cells) is None
+    except ServingStopped:
+        return False
 
 
 def _has_pfs(numbers: Iterable[int], free: int, offer: Offer) -> bool:
