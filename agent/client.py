@@ -17,6 +17,7 @@ import msgspec
 
 from agent.core.claim.values import ClaimKind, ClaimRequest, Outcome
 from agent.core.instance import Instance
+from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET
 from agent.core.words import brief
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
 from agent.formats import wire
@@ -218,6 +219,11 @@ class LocalClient:
                 return (
                     f"compute-agent has stopped: nobody listens at {path}. "
                     "See `systemctl status compute-agent`, then start it again."
+                )
+            case PermissionError() if path.name == FULL_SOCKET:
+                return (
+                    f"You may not use {path}, over which things are changed. Run this as root, or have yourself added "
+                    f"to the socket's group (usually compute-agent). Reading works over {READ_ONLY_SOCKET} beside it."
                 )
             case PermissionError():
                 return (

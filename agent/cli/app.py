@@ -23,11 +23,12 @@ from cliff.complete import CompleteCommand
 from cliff.help import HelpCommand
 
 from agent.cli import exits, source
-from agent.cli.command import QuickCommand
+from agent.cli.command import NOT_A_TERMINAL, QuickCommand
 from agent.cli.summary import SUMMARY
 from agent.core.words import plain, plain_lines
 from agent.errors import AgentError
 from agent.release import version
+from agent.render.table import wrap
 
 NAME = "agentctl"
 NAGIOS_OPTION = "--one-line"
@@ -43,7 +44,23 @@ COMMANDS = {
     "check": "agent.cli.check:Check",
     "fit": "agent.cli.fit:Fit",
     "snapshot": "agent.cli.snapshot:SaveSnapshot",
+    "claim build": "agent.cli.claim_build:BuildClaim",
+    "claim list": "agent.cli.claims:ListClaims",
+    "claim show": "agent.cli.claims:ShowClaim",
+    "claim confirm": "agent.cli.claims:ConfirmClaim",
+    "claim renew": "agent.cli.claims:RenewClaim",
+    "claim abort": "agent.cli.claims:AbortClaim",
+    "claim release": "agent.cli.claims:ReleaseClaim",
+    "claim accept-observed": "agent.cli.claims:AcceptObserved",
+    "group show": "agent.cli.groups:ShowGroup",
+    "group set": "agent.cli.groups:SetGroup",
+    "maintenance show": "agent.cli.maintenance:ShowMaintenance",
+    "maintenance on": "agent.cli.maintenance:MaintenanceOn",
+    "maintenance off": "agent.cli.maintenance:MaintenanceOff",
+    "instance forget": "agent.cli.instances:ForgetInstance",
+    "journal accept": "agent.cli.journal:AcceptJournal",
 }
+"""By name; the words of one are separate arguments."""
 
 
 class Help(QuickCommand, HelpCommand):
@@ -53,6 +70,9 @@ class Help(QuickCommand, HelpCommand):
         """One command's help; ours where no command is named, as cliff's lists installed packages."""
         if not parsed_args.cmd:
             self.app.parser.print_help(self.app.stdout)
+            return exits.OK
+        if (family := _family(parsed_args.cmd)) and len(parsed_args.cmd) == 1:
+            self.app.stdout.write(_family_help(family))
             return exits.OK
         self.app.find(parsed_args.cmd)
         return super().take_action(parsed_args)
@@ -130,18 +150,40 @@ class AgentCtl(App):
         try:
             return self.command_manager.find_command(argv)
         except ValueError:
-            raise exits.BadArguments(self._unknown(argv[0])) from None
+            raise exits.BadArguments(self._unknown(argv)) from None
 
     def say(self, text: str) -> None:
         """A line for people, beside the output."""
         _tell(text)
 
-    def _unknown(self, word: str) -> str:
+    def _unknown(self, argv: Sequence[str]) -> str:
+        word = argv[0]
         if word.startswith("-"):
             return f"there is no option {word} before a command. See `{NAME} --help`."
-        near = difflib.get_close_matches(word, [name for name, _ in self.command_manager])
+        if family := _family(argv):
+            verbs = ", ".join(name.partition(" ")[2] for name in family)
+            wrong = "" if len(argv) == 1 or argv[1].startswith("-") else f"there is no {word} {argv[1]}; "
+            one_of = "one of " if len(family) > 1 else ""
+            return f"{wrong}{word} is followed by {one_of}{verbs}. See `{NAME} {word} --help`."
+        near = difflib.get_close_matches(word, {name.partition(" ")[0]: None for name, _ in self.command_manager})
         guess = f" Did you mean {' or '.join(near)}?" if near else ""
         return f"there is no command {word}.{guess} See `{NAME} --help`."
+
+
+def _family(argv: Sequence[str]) -> list[str]:
+    """The commands of two words that begin with this one."""
+    return [name for name in COMMANDS if name.startswith(f"{argv[0]} ")]
+
+
+def _family_help(names: Sequence[str]) -> str:
+    """A line for each of them."""
+    lines = [wrap(_summary(name), NOT_A_TERMINAL[0], first=f"  {name:<24}") for name in names]
+    return "".join([*lines, f"More: {NAME} {names[0]} --help\n"])
+
+
+def _summary(name: str) -> str:
+    entry = importlib.metadata.EntryPoint(name=name, value=COMMANDS[name], group=NAME)
+    return (entry.load().__doc__ or "").partition("\n")[0]
 
 
 def run(argv: Sequence[str]) -> int:

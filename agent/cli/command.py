@@ -43,6 +43,7 @@ class HostCommand(QuickCommand):
     formats: Sequence[str] = output.LIST_FORMATS
     can_ask_agent = True
     looks_at_host = True
+    changes = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options of all such commands; subclasses add theirs."""
@@ -50,7 +51,9 @@ class HostCommand(QuickCommand):
         parser.allow_abbrev = False
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         output.add_options(parser, self.formats)
-        source.add_options(parser, hidden_default=True, agent=self.can_ask_agent, host=self.looks_at_host)
+        source.add_options(
+            parser, hidden_default=True, agent=self.can_ask_agent, host=self.looks_at_host, changes=self.changes
+        )
         return parser
 
     def warn(self, report: Report) -> None:

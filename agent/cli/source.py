@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
+from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE
 from agent.core.report import GuestReport, Report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 FIT_TIMEOUT_S = 60.0
 """A fit on a busy host may wait for those before it."""
+
+CHANGE_TIMEOUT_S = 60.0
+"""A change waits for the disk, and longer than this the agent does not let anybody wait."""
 
 DEFAULT_SOCKET = f"{SOCKET_DIR}/{READ_ONLY_SOCKET}"
 
@@ -89,6 +92,17 @@ class Source(Value, frozen=True, kw_only=True):
         """The daemon's host. Raises as `ask`."""
         return self._client().value("/v1/topology", HostTopology)
 
+    def changing_client(self) -> LocalClient:
+        """Of the socket that may change things. Where the options name the one that may not, it is that in the same
+        folder."""
+        from agent.client import LocalClient
+
+        return LocalClient(_full_socket(Path(self.socket or DEFAULT_SOCKET)), CHANGE_TIMEOUT_S)
+
+    def reading_client(self) -> LocalClient:
+        """Of the socket that was named, or the one that everybody may use."""
+        return self._client()
+
     def _client(self, timeout_s: float = 5.0) -> LocalClient:
         from agent.client import LocalClient  # a look needs no http.client
 
@@ -111,11 +125,16 @@ class Source(Value, frozen=True, kw_only=True):
 
 
 def add_options(
-    parser: argparse.ArgumentParser, *, hidden_default: bool = False, agent: bool = True, host: bool = True
+    parser: argparse.ArgumentParser,
+    *,
+    hidden_default: bool = False,
+    agent: bool = True,
+    host: bool = True,
+    changes: bool = False,
 ) -> None:
     """The options that say where to look. hidden_default: do not set anything that was not given.
 
-    agent, host: the command can ask the agent, can look at the host itself.
+    agent, host: the command can ask the agent, can look at the host itself. changes: it needs the agent's other socket.
     """
     default = argparse.SUPPRESS if hidden_default else None
     titles = {
@@ -125,11 +144,13 @@ def add_options(
     }
     group = parser.add_argument_group("where to look", titles[agent, host])
     if agent:
+        usual = str(_full_socket(Path(DEFAULT_SOCKET))) if changes else DEFAULT_SOCKET
+        also = f"; for {READ_ONLY_SOCKET} it takes {FULL_SOCKET} beside it" if changes else ""
         group.add_argument(
             "--socket",
             metavar="PATH",
             default=default,
-            help=f"ask the agent there (or ${SOCKET_VARIABLE}; default {DEFAULT_SOCKET})",
+            help=f"ask the agent there (or ${SOCKET_VARIABLE}; default {usual}{also})",
         )
     if agent and host:
         group.add_argument(
@@ -162,6 +183,10 @@ def _add_host_options(group: argparse._ArgumentGroup, default: str | None) -> No
         default=default,
         help="the agent's configuration for a direct look; repeat for more",
     )
+
+
+def _full_socket(path: Path) -> Path:
+    return path.with_name(FULL_SOCKET) if path.name == READ_ONLY_SOCKET else path
 
 
 def from_options(options: argparse.Namespace) -> Source:

@@ -1,14 +1,14 @@
 """What agentctl says of itself when nobody asks for more."""
 
 SUMMARY = """\
-agentctl: what a libvirt host has, who sits where, what contradicts. Only reads.
+agentctl: what a libvirt host has, who sits where, what is promised.
   status          how the agent and the host are, on one screen
-  topology        cells, cores, pages and devices, with a map of all CPUs
-  usage           total, used and free by cell
+  topology, usage a map of all CPUs, pages, devices; total, used, free by cell
   domains         all guests and what they hold; show GUEST: all of one
   why THING       who holds CPU 3, device 0000:3b:02.1, or what a guest holds
   conflicts       what contradicts, since when, and what to do about it
   check           audit this host without the agent; for Nagios, Prometheus
   fit             does a guest fit, where or why not; snapshot: save the host
+  claim           promise a guest a place; also group, maintenance, instance
 More: agentctl --help (where to look, exit codes), agentctl COMMAND --help
 """

@@ -1,0 +1,262 @@
+"""Claims for people: all that hold something, one of them with what may be done with it, and why one was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agent.core.claim.table import FROM_CALLERS, events
+from agent.core.claim.values import ClaimKind, Role, State
+from agent.core.cpuset import CpuSet
+from agent.core.instance import GroupPolicy, Instance
+from agent.core.ledger import Holds
+from agent.core.pci import PciAddress
+from agent.core.placement import Placement
+from agent.core.words import count, plain, plural, some
+from agent.render import words
+from agent.render.fit_text import NO_CELLS, place_text
+from agent.render.guest_text import held_text
+from agent.render.paint import Paint, no_paint
+from agent.render.table import wrap
+
+MEANING: Mapping[State, str] = MappingProxyType(
+    {
+        "pending": "it is being written down",
+        "reserved": "its place is kept until its domain comes",
+        "overdue": "its deadline has passed; its place is kept a little longer",
+        "arriving": "its domain is here and settles",
+        "resident": "the guest lives here",
+        "away": "its domain is gone, though nobody said that the guest left",
+        "leaving": "the guest is being moved to another host",
+        "parked": "it waits until its move is confirmed or reverted",
+        "doubtful": "its move broke in the middle: the guest may be on both hosts, or on none",
+        "ended": "it holds nothing any more",
+    }
+)
+
+ROLES: Mapping[Role, str] = MappingProxyType(
+    {
+        "owner": "",
+        "incoming": ", on its way here",
+        "in_place": ", of a guest that stays here",
+    }
+)
+
+STYLES: Mapping[State, str] = MappingProxyType(
+    {"overdue": "warning", "away": "warning", "doubtful": "error", "ended": "faint"}
+)
+
+NOT_HERE_YET: frozenset[State] = frozenset({"pending", "reserved", "overdue", "arriving"})
+
+ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "elsewhere": "Try another host.",
+        "later": "Ask this host again later.",
+        "never": "Asking again will not help: the request has to change.",
+    }
+)
+"""By `retry` of a refusal."""
+
+
+class ClaimPage(NamedTuple):
+    """What is shown of one claim. kind, role, instance: None of an id that was refused, or aborted, before there was a
+    claim. since, made_at, deadline_at: RFC 3339. group: its id. ended: how, of one that is no more."""
+
+    claim_id: str
+    state: State
+    kind: ClaimKind | None = None
+    role: Role | None = None
+    instance: Instance | None = None
+    since: str | None = None
+    made_at: str | None = None
+    deadline_at: str | None = None
+    move_id: str | None = None
+    peer: str | None = None
+    placement: Placement | None = None
+    group: str | None = None
+    holds: Holds | None = None
+    reason: str | None = None
+    ended: str | None = None
+
+    @property
+    def guest(self) -> str:
+        """The guest in a sentence: its name, or its uuid where it has none."""
+        if self.instance is None:
+            return "no guest"
+        return plain(self.instance.name if self.instance.name.strip() else self.instance.uuid)
+
+
+def claim_text(
+    page: ClaimPage,
+    *,
+    now_s: float,
+    device_cells: Mapping[PciAddress, int | None] = NO_CELLS,
+    width: int = 80,
+    paint: Paint = no_paint,
+) -> str:
+    """All of one claim, and the commands that go on from here. now_s: since 1970. Ends with a newline."""
+    state = f"{page.state} ({plain(page.ended)})" if page.ended else page.state
+    title = wrap(f"{state}: {MEANING[page.state]}", width, rest="  ")
+    lines = [paint("strong", f"claim {plain(page.claim_id)}") + "\n"]
+    lines.append(paint(STYLES.get(page.state, "ok"), state) + title.removeprefix(state))
+    lines += [_fact(name, text, width) for name, text in _facts(page, now_s)]
+    if page.placement is not None:
+        size = words.size(page.placement.memory_kib)
+        lines.append(_fact("place", f"{plural(CpuSet(range(page.placement.vcpus)), 'vCPU')} and {size}", width))
+        place = place_text(page.placement, device_cells=device_cells, width=width - 2)
+        lines += [f"  {line}\n" for line in place.splitlines()]
+    lines += _next_lines(page, width)
+    return "".join(lines)
+
+
+def claims_text(pages: Sequence[ClaimPage], *, now_s: float, width: int = 80) -> str:
+    """A paragraph each, its id first. Ends with a newline."""
+    if not pages:
+        return "no claims\n"
+    return "".join(wrap(f"{page.claim_id}  {_in_short(page, now_s)}", width, rest="    ") for page in pages)
+
+
+def claim_line(page: ClaimPage, *, now_s: float, width: int = 80) -> str:
+    """What has become of it, in a sentence. Ends with a newline."""
+    return wrap(f"claim {page.claim_id}: {_in_short(page, now_s)}", width, rest="  ")
+
+
+def refused_text(message: str, reasons: Sequence[str], retry: str, *, width: int = 80, paint: Paint = no_paint) -> str:
+    """The sentence, each reason, and whether and where to ask again. Ends with a newline."""
+    title = wrap(f"Refused: {message}", width, rest="  ")
+    lines = [paint("error", "Refused") + title.removeprefix("Refused")]
+    lines += [wrap(reason, width, first="  - ") for reason in reasons if reason != message]
+    return "".join([*lines, f"{ADVICE.get(retry, ADVICE['never'])}\n"])
+
+
+class GroupPage(NamedTuple):
+    """A server group as this host knows it. most: instances on one host, of anti-affinity. members: by uuid, whether
+    it counts here; seated: all that count here."""
+
+    group: str
+    policy: GroupPolicy | None
+    most: int
+    generation: int | None
+    members: Mapping[str, bool]
+    seated: Sequence[str]
+
+
+def group_text(page: GroupPage, *, width: int = 80, paint: Paint = no_paint) -> str:
+    """All of it. Ends with a newline."""
+    most, members, seated = page.most, page.members, page.seated
+    rule = {None: "no policy, so no rule", "anti-affinity": f"anti-affinity, at most {most} on a host"}
+    lines = [
+        paint("strong", f"group {plain(page.group)}") + "\n",
+        _fact("policy", rule.get(page.policy) or str(page.policy), width),
+    ]
+    lines.append(_fact("generation", "not told" if page.generation is None else str(page.generation), width))
+    for uuid, is_here in members.items():
+        lines.append(_fact("member", f"{uuid}{', has a seat here' if is_here else ''}", width))
+    lines += [_fact("member", f"{uuid}, has a seat here", width) for uuid in seated if uuid not in members]
+    lines.append(_fact("seats", count(len(seated), "seat", "seats") + " taken on this host", width))
+    return "".join(lines)
+
+
+def held_cpus(page: ClaimPage) -> CpuSet:
+    """Host CPUs that it holds for itself."""
+    return CpuSet() if page.holds is None else page.holds.cpus
+
+
+def until(moment: str, now_s: float) -> str:
+    """RFC 3339 with how far off it is: "2026-11-30T12:15:00Z (in 14 min 3 s)"."""
+    try:
+        left_s = datetime.fromisoformat(moment).timestamp() - now_s
+    except (ValueError, OverflowError):
+        return plain(moment)
+    distance = f"in {words.age(left_s)}" if left_s > 0 else f"{words.age(-left_s)} ago"
+    return f"{plain(moment)} ({distance})"
+
+
+def _in_short(page: ClaimPage, now_s: float) -> str:
+    how = f" ({page.ended})" if page.ended else ""
+    what = "before there was a claim" if page.kind is None else f"{_kind(page)} of {page.guest}"
+    parts = [f"{page.state}{how}, {what}"]
+    if held := held_cpus(page):
+        parts.append(plural(held))
+    if page.deadline_at is not None:
+        parts.append(f"until {until(page.deadline_at, now_s)}")
+    if page.reason:
+        parts.append(page.reason)
+    return "; ".join(parts)
+
+
+def _kind(page: ClaimPage) -> str:
+    return "" if page.kind is None else page.kind.replace("_", " ")
+
+
+def _facts(page: ClaimPage, now_s: float) -> Iterator[tuple[str, str]]:
+    if page.instance is not None:
+        name = f"{page.instance.name}  " if page.instance.name.strip() else ""
+        yield "guest", f"{name}{page.instance.uuid}"
+    if page.kind is not None:
+        yield "kind", f"{_kind(page)}{'' if page.role is None else ROLES[page.role]}"
+    if page.since is not None:
+        yield "since", until(page.since, now_s)
+    if page.made_at is not None and page.made_at != page.since:
+        yield "made", until(page.made_at, now_s)
+    if page.deadline_at is not None:
+        yield "deadline", until(page.deadline_at, now_s)
+    if page.move_id is not None or page.peer is not None:
+        yield "move", ", ".join([page.move_id or "without an id", *([f"with host {page.peer}"] if page.peer else [])])
+    if page.group is not None:
+        yield "group", page.group
+    if page.reason:
+        yield "reason", page.reason
+    if page.holds is not None:
+        yield "holds", _held(page.holds)
+
+
+def _held(held: Holds) -> str:
+    parts = [held_text(held)]
+    if held.sibling_cpus:
+        parts.append(f"keeps {plural(held.sibling_cpus)} idle")
+    shared = sum(held.cell_shared.values()) + held.host_shared
+    if shared:
+        parts.append(f"{shared} of its vCPUs {'float' if shared > 1 else 'floats'}")
+    names = [*map(str, held.devices), *held.mdevs]
+    if names:
+        parts.append(f"{'device' if len(names) == 1 else 'devices'} {some(names, 8)}")
+    return "; ".join(part for part in parts if part != "nothing" or len(parts) == 1)
+
+
+def _next_lines(page: ClaimPage, width: int) -> Iterator[str]:
+    """What a caller may do in this state, each with its command on a line of its own, however long that is."""
+    heading = "next"
+    for what, command in _next(page):
+        yield _fact(heading, what, width)
+        if command:
+            yield f"{'':15}{plain(command)}\n"
+        heading = ""
+
+
+def _next(page: ClaimPage) -> Iterator[tuple[str, str]]:
+    if page.state == "ended" or page.role is None:
+        yield "nothing: claim it anew, under a new id", ""
+        return
+    callers = [event for event in events(page.state, page.role) if event in FROM_CALLERS]
+    verb = f"agentctl claim {{}} {page.claim_id}"
+    if "confirm" in callers:
+        yield "its domain is here: take it for settled", verb.format("confirm")
+    if "renew" in callers and page.deadline_at is not None:
+        yield "more time", verb.format("renew")
+    if "abort" in callers:
+        yield "the guest does not come: give its place back", verb.format("abort")
+    if page.state == "resident":
+        yield "what its domain has now is what it shall hold", verb.format("accept-observed")
+    if "release" in callers:
+        yield "end it; a domain that runs holds on by itself", verb.format("release")
+    if "finish-confirmed" in callers and page.move_id is not None:
+        yield f"its move is over: POST /v1/moves/{page.move_id}/finish", ""
+    if "forget" in callers and page.state not in NOT_HERE_YET and page.instance is not None:
+        yield "it lives elsewhere now", f"agentctl instance forget {page.instance.uuid} --moved-to HOST"
+
+
+def _fact(name: str, text: str, width: int) -> str:
+    return wrap(text, width, first=f"  {name:<10} ")

@@ -1,0 +1,180 @@
+"""Claims as people read them: each state says what it is, what may be done, and nothing that is not told steers."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import get_args
+
+import pytest
+
+from agent.core.claim.table import FROM_CALLERS, TRANSITIONS
+from agent.core.claim.values import Role, State
+from agent.core.cpuset import CpuSet
+from agent.core.instance import Instance
+from agent.core.ledger import Holds, PageHold
+from agent.core.pci import PciAddress
+from agent.core.placement import CellPlacement, GivenDevices, Placement
+from agent.render.claim_text import (
+    ClaimPage,
+    GroupPage,
+    claim_line,
+    claim_text,
+    claims_text,
+    group_text,
+    refused_text,
+    until,
+)
+from tests.hostile import POISON, unsafe
+
+ID, UUID = "c1aa", "6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
+MADE, NOW_S = "2026-11-30T12:00:00Z", 1796040010.0
+PF = PciAddress.parse("0000:3b:00.0")
+WEB = ClaimPage(
+    claim_id=ID,
+    state="reserved",
+    kind="build",
+    role="owner",
+    instance=Instance(uuid=UUID, name="web"),
+    since=MADE,
+    made_at=MADE,
+    deadline_at="2026-11-30T12:15:00Z",
+    group="g1",
+    placement=Placement(
+        vcpus=2,
+        memory_kib=1048576,
+        cells=(
+            CellPlacement(
+                guest_cell=0,
+                host_cell=1,
+                vcpus=CpuSet([0, 1]),
+                memory_kib=1048576,
+                page_size_kib=2048,
+                pins=MappingProxyType({0: 4, 1: 5}),
+                idle_cpus=CpuSet([6]),
+            ),
+        ),
+        emulator_cpus=CpuSet([4, 5]),
+        devices=(GivenDevices(request="alias:nic", devices=(PF,)),),
+    ),
+    holds=Holds(
+        uuid=UUID,
+        cpus=CpuSet([4, 5]),
+        sibling_cpus=CpuSet([6]),
+        pages=(PageHold(cell=1, size_kib=2048, count=512),),
+        devices=(PF,),
+    ),
+)
+WHOLE = f"""\
+claim c1aa
+reserved: its place is kept until its domain comes
+  guest      web  {UUID}
+  kind       build
+  since      2026-11-30T12:00:00Z (10 s ago)
+  deadline   2026-11-30T12:15:00Z (in 14 min 50 s)
+  group      g1
+  holds      CPUs 4-5 for itself; 512 pages of 2 MiB of cell 1; keeps CPU 6
+             idle; device 0000:3b:00.0
+  place      vCPUs 0-1 and 1 GiB
+    guest cell 0 on cell 1
+      pinned     vCPUs 0-1 on CPUs 4-5
+      memory     1 GiB in 2 MiB pages
+      kept idle  CPU 6, siblings that thread policy isolate keeps from everybody
+    emulator     CPUs 4-5
+    devices      0000:3b:00.0 for alias:nic
+  next       its domain is here: take it for settled
+               agentctl claim confirm c1aa
+             more time
+               agentctl claim renew c1aa
+             the guest does not come: give its place back
+               agentctl claim abort c1aa
+"""
+
+
+def test_a_claim_is_told_on_one_page() -> None:
+    assert claim_text(WEB, now_s=NOW_S) == WHOLE
+
+
+STATES = [(state, role) for state in get_args(State) for role in get_args(Role)]
+
+
+@pytest.mark.parametrize(("state", "role"), STATES)
+def test_each_state_says_what_it_means_and_offers_just_what_the_table_allows(state: State, role: Role) -> None:
+    text = " ".join(claim_text(WEB._replace(state=state, role=role, move_id="m1"), now_s=NOW_S, width=1000).split())
+    said = {
+        "confirm": f"agentctl claim confirm {ID}",
+        "renew": f"agentctl claim renew {ID}",
+        "abort": f"agentctl claim abort {ID}",
+        "release": f"agentctl claim release {ID}",
+        "finish-confirmed": "POST /v1/moves/m1/finish",
+    }
+    rows = [row for row in TRANSITIONS if row.before == state and role in row.roles]
+    allowed = {row.event for row in rows if row.event in FROM_CALLERS}
+    assert {event for event, word in said.items() if word in text} == allowed & said.keys()
+    assert f"agentctl instance forget {UUID}" not in text or "forget" in allowed
+    assert f" {state}: " in text
+
+
+def test_what_has_ended_offers_nothing_but_a_new_claim() -> None:
+    text = claim_text(WEB._replace(state="ended", ended="expired", deadline_at=None), now_s=NOW_S)
+    assert "ended (expired): it holds nothing any more" in text
+    assert text.endswith("  next       nothing: claim it anew, under a new id\n")
+
+
+def test_an_id_that_was_aborted_before_anybody_claimed_under_it_has_no_guest() -> None:
+    page = ClaimPage(claim_id=ID, state="ended", ended="aborted", since=MADE)
+    assert claim_line(page, now_s=NOW_S) == f"claim {ID}: ended (aborted), before there was a claim\n"
+    assert "guest " not in claim_text(page, now_s=NOW_S)
+
+
+def test_a_list_has_the_id_first_and_what_each_holds_and_until_when() -> None:
+    away = WEB._replace(claim_id="c2bb", state="away", deadline_at=None, holds=None, reason="its domain is undefined")
+    assert claims_text([WEB, away], now_s=NOW_S) == (
+        "c1aa  reserved, build of web; CPUs 4-5; until 2026-11-30T12:15:00Z (in 14 min 50\n    s)\n"
+        "c2bb  away, build of web; its domain is undefined\n"
+    )
+    assert claims_text([], now_s=NOW_S) == "no claims\n"
+
+
+@pytest.mark.parametrize(
+    ("retry", "advice"),
+    [("elsewhere", "Try another host."), ("later", "Ask this host again later."), ("never", "Asking again will not")],
+)
+def test_a_refusal_says_why_and_whether_and_where_to_ask_again(retry: str, advice: str) -> None:
+    text = refused_text("There is no room.", ("cell 0 is full", "cell 1 is full"), retry)
+    assert text.startswith("Refused: There is no room.\n  - cell 0 is full\n  - cell 1 is full\n" + advice)
+
+
+def test_a_reason_that_is_the_message_itself_is_said_once() -> None:
+    assert refused_text("It is off.", ("It is off.",), "later").count("It is off.") == 1
+
+
+def test_a_time_that_is_none_is_shown_as_it_stands() -> None:
+    assert until("soon", NOW_S) == "soon"
+
+
+def test_a_group_names_its_members_and_who_of_them_counts_here() -> None:
+    page = GroupPage("g1", "anti-affinity", 2, 7, {UUID: True, "other": False}, (UUID,))
+    assert group_text(page) == (
+        "group g1\n  policy     anti-affinity, at most 2 on a host\n  generation 7\n"
+        f"  member     {UUID}, has a seat here\n  member     other\n  seats      1 seat taken on this host\n"
+    )
+
+
+def test_nothing_that_an_agent_tells_steers_the_terminal() -> None:
+    bad = WEB._replace(
+        claim_id=ID + POISON,
+        instance=Instance(uuid=UUID + POISON, name="web" + POISON),
+        since=MADE + POISON,
+        deadline_at=POISON,
+        move_id="m" + POISON,
+        peer="h" + POISON,
+        group="g" + POISON,
+        reason=POISON,
+        ended=POISON,
+    )
+    texts = [claim_text(bad._replace(state=state), now_s=NOW_S) for state in get_args(State)]
+    texts += [claims_text([bad], now_s=NOW_S), claim_line(bad, now_s=NOW_S)]
+    texts.append(refused_text(POISON, (POISON,), POISON))
+    texts.append(group_text(GroupPage("g" + POISON, "affinity", 1, None, {POISON: True}, ("x" + POISON,))))
+    assert [unsafe(text) for text in texts if unsafe(text)] == []
+    assert [line for text in texts for line in text.splitlines() if line.startswith("agentctl: forged")] == []
