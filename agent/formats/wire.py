@@ -6,6 +6,7 @@ the receiver is refused by name, never dropped.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import GenericAlias, MappingProxyType
 from typing import Any, TypeVar, get_args, get_origin
@@ -19,7 +20,14 @@ from agent.errors import WireError
 
 T = TypeVar("T")
 
-_TEXT_TYPES: dict[Any, Callable[[str], object]] = {CpuSet: CpuSet.parse, PciAddress: PciAddress.parse}
+_SHORT = 64
+"""Characters of a text that is worth remembering: a journal repeats few, and no sender fills the memory."""
+
+
+_TEXT_TYPES: dict[Any, tuple[Callable[[str], object], Callable[[str], object]]] = {
+    kind: (functools.lru_cache(maxsize=4096)(kind.parse), kind.parse) for kind in (CpuSet, PciAddress)
+}
+"""How a text of such a type is read: a short one, and any."""
 
 
 def to_builtins(value: object) -> Any:
@@ -63,11 +71,18 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: Any, data: object) -> object:
-    if kind in _TEXT_TYPES:
+    readers = _TEXT_TYPES.get(kind)
+    if readers is not None:
         if not isinstance(data, str):
             raise ValueError(f"{data!r} is not text")
-        return _TEXT_TYPES[kind](data)
-    if get_origin(kind) is MappingProxyType:
-        plain = GenericAlias(dict, get_args(kind))
+        return readers[len(data) > _SHORT](data)
+    plain = _plain_map(kind)
+    if plain is not None:
         return MappingProxyType(msgspec.convert(data, plain, dec_hook=_decode, str_keys=True, strict=False))
     raise TypeError(f"no value is known for {kind}")
+
+
+@functools.cache
+def _plain_map(kind: Any) -> GenericAlias | None:
+    """The dict of the same keys and values as a read-only map; None: it is no map."""
+    return GenericAlias(dict, get_args(kind)) if get_origin(kind) is MappingProxyType else None
