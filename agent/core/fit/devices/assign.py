@@ -13,7 +13,6 @@ none are alike) is searched up to a bound, beyond which ServingStopped is raised
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,21 +64,27 @@ def _best(counts: Sequence[int], reachable: FlowInput) -> tuple[FlowInput, Plan]
     if not reachable.pf_groups:
         return _of(reachable, flow_plan(counts, reachable))
     search = WholePfSearch(counts, reachable)
-    if search.columns <= FEW_COLUMNS:
-        with contextlib.suppress(ServingStopped):
-            return _of(reachable, search.plan(MOST_COMPARED))
+    decided = None
+    if search.columns > FEW_COLUMNS:
+        decided = _decided(counts, reachable, search)
+        if (
+            decided is None
+            or search.columns > MOST_COLUMNS_COMPARED
+            or decided[1].cost == least_cost(counts, reachable)
+        ):
+            return decided
     try:
-        chosen = _of_a_choice(counts, reachable)
+        return _of(reachable, search.plan(MOST_COMPARED))
+    except ServingStopped:
+        return decided or _decided(counts, reachable, search)
+
+
+def _decided(counts: Sequence[int], reachable: FlowInput, search: WholePfSearch) -> tuple[FlowInput, Plan] | None:
+    """Any plan, where there is one."""
+    try:
+        return _of_a_choice(counts, reachable)
     except TooMany:
         return _of(reachable, search.plan(MOST_COLUMNS))
-    if (
-        chosen is not None
-        and search.columns <= MOST_COLUMNS_COMPARED
-        and chosen[1].cost != least_cost(counts, reachable)
-    ):
-        with contextlib.suppress(ServingStopped):
-            return _of(reachable, search.plan(MOST_COMPARED))
-    return chosen
 
 
 def _of(reachable: FlowInput, plan: Plan | None) -> tuple[FlowInput, Plan] | None:
