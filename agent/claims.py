@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
-from agent.core.claim.values import Claim, GroupRule, Membership
+from agent.core.claim import admit, life, moves, seats, steps
+from agent.core.claim.book import Book, Draft, IllegalStep
+from agent.core.claim.refusal import ClaimRefusal
+from agent.core.claim.values import (
+    Claim,
+    ClaimKind,
+    ClaimRequest,
+    Departure,
+    GroupRule,
+    Maintenance,
+    Membership,
+    Move,
+    Outcome,
+    Step,
+    Tombstone,
+)
+from agent.core.fit.host import HostFacts
+from agent.core.instance import Group, Instance
+from agent.core.snapshot import Snapshot
+from agent.errors import JournalError
+from agent.tracker import OUTSIDE_TRIES, Tracker
+
+LOG = logging.getLogger(__name__)
+
+STALE_S = 30.0
+"""So long a caller waits for the disk; then it is told that nobody knows, and if the claim is stored later it ends."""
+
+Answer = TypeVar("Answer")
 
 
 class Granted(NamedTuple):
@@ -23,3 +53,465 @@ class GroupView(NamedTuple):
     rule: GroupRule
     members: tuple[Membership, ...]
     seated: tuple[str, ...]
+
+
+class Repaired(Protocol):
+    """Can have been restored from an older copy; `agent.adapters.journal.Journal` is one."""
+
+    def accept_damage(self, on_done: Callable[[str | None], None]) -> None:
+        """The operator says that the books are right as they are. on_done: as of `agent.tracker.Writes`."""
+        ...
+
+
+class Claims:
+    """host: this one's name, as conductors know it. facts: of a snapshot's topology and configuration. why_blind: why
+    the host is not known well enough to admit anybody; None: it is. reread: has a guest's domain read again, soon.
+    damaged: what was lost of the journal, one sentence; None: nothing, or it was accepted."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        journal: Repaired,
+        *,
+        host: str,
+        facts: Callable[[Snapshot], HostFacts],
+        why_blind: Callable[[Snapshot], str | None],
+        reread: Callable[[str], None],
+        damaged: str | None = None,
+    ) -> None:
+        self._tracker, self._journal = tracker, journal
+        self._host, self._facts = host, facts
+        self._why_blind, self._reread = why_blind, reread
+        self._damaged = damaged
+        self._began_at_s = tracker.moment().monotonic_s
+        self._commits: dict[str, _Commit] = {}
+        self._commits_lock = threading.Lock()
+
+    # --- making one --------------------------------------------------------------------------------
+
+    def claim(self, request: ClaimRequest) -> Granted | ClaimRefusal:
+        """Admit the guest, or say why not. Once: the same request under the same claim id gets the same answer."""
+        commit = _Commit()
+        answer = self._admitted(request, commit)
+        if isinstance(answer, ClaimRefusal):
+            return answer
+        granted = self._granted(answer, request.group, is_new=commit.is_wanted)
+        if commit.is_wanted:
+            return self._told(granted, commit)
+        return self._after_pending(granted)
+
+    def _admitted(self, request: ClaimRequest, commit: _Commit) -> Claim | ClaimRefusal:
+        for attempt in range(OUTSIDE_TRIES + 1):
+            base = self._tracker.snapshot
+            verdict = None if attempt == OUTSIDE_TRIES else self._verdict(request, base)
+            entering = _Entering(self, request, verdict, commit)
+            try:
+                answer = self._tracker.transact(entering.enter, on_done=entering.on_done)
+            except JournalError as error:
+                return _unavailable(str(error))
+            if answer is not None:
+                return answer
+        raise AssertionError("the last try decides under the lock")
+
+    def _verdict(self, request: ClaimRequest, snapshot: Snapshot) -> admit.Verdict | None:
+        """Outside the lock; None where the id was used already, which only the lock can tell for sure."""
+        if admit.known(snapshot.book, request) is not None or self.why_not_ready(snapshot) is not None:
+            return None
+        return admit.decide(request, snapshot, self._facts(snapshot), self._tracker.moment(), self._host)
+
+    def why_not_ready(self, snapshot: Snapshot) -> str | None:
+        """Why nothing can be admitted now; None: it can."""
+        damaged = self._damaged
+        if damaged is not None and not self._is_past_all_promises(snapshot):
+            return f"journal-damaged: {damaged} `agentctl journal accept` says that the books are right as they are."
+        return self._why_blind(snapshot)
+
+    def _is_past_all_promises(self, snapshot: Snapshot) -> bool:
+        """Whatever had been promised before the damage has run out by now, or has come and is seen."""
+        return self._tracker.moment().monotonic_s - self._began_at_s > max(snapshot.rules.ttl_s.values())
+
+    def enter(
+        self, current: Snapshot, draft: Draft, request: ClaimRequest, verdict: admit.Verdict | None
+    ) -> Claim | ClaimRefusal | None:
+        """Under the lock. None: what was found outside is of the past."""
+        answer = admit.known(current.book, request)
+        if answer is not None:
+            return answer
+        not_ready = self.why_not_ready(current)
+        if not_ready is not None:
+            return ClaimRefusal(code="AgentNotReady", message=not_ready, retry="later")
+        facts = self._facts(current)
+        if verdict is None:
+            verdict = admit.decide(request, current, facts, draft.now, self._host)
+        if verdict.refusal is not None:
+            admit.refuse(draft, request, verdict)
+            return verdict.refusal
+        if not admit.holds_still(request, verdict, current, facts, self._host):
+            return None
+        return admit.enter(draft, request, verdict, current)
+
+    # --- what becomes of it --------------------------------------------------------------------------
+
+    def recheck(self, claim_id: str, group: Group | None = None) -> Granted | ClaimRefusal:
+        """Before the guest comes: whether its seat still is one, against domains and seats taken earlier; renews."""
+
+        def check(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
+            claim = _claim_of(current.book, claim_id)
+            if isinstance(claim, ClaimRefusal):
+                return claim
+            asked = group or _group_of(current.book, claim)
+            violated = seats.group_refusal(
+                asked,
+                claim.instance.uuid,
+                current.book,
+                current.ledger.sightings,
+                host=self._host,
+                in_place=claim.role == "in_place",
+                before=claim.sequence,
+            )
+            if violated is None:
+                return life.renew(draft, claim, None)
+            message = seats.group_message("pre_live_migration", violated)
+            return ClaimRefusal(code="GroupAffinityViolation", message=message, retry="elsewhere", reasons=(violated,))
+
+        return self._changed(check, group)
+
+    def confirm(self, claim_id: str) -> Granted | ClaimRefusal:
+        """The guest has come, as its domain shows; a change in place has been made."""
+
+        def confirm(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
+            claim = _claim_of(current.book, claim_id)
+            if isinstance(claim, ClaimRefusal):
+                return claim
+            return steps.confirm(draft, claim, current.ledger.sightings.get(claim.instance.uuid))
+
+        answer = self._changed(confirm)
+        if isinstance(answer, ClaimRefusal) and answer.code == "IllegalTransition":
+            claim = self._tracker.snapshot.book.claims.get(claim_id)
+            if claim is not None:
+                self._reread(claim.instance.uuid)
+        return answer
+
+    def renew(self, claim_id: str, ttl_s: float | None = None) -> Granted | ClaimRefusal:
+        """A new deadline. ttl_s: None: as long as at first."""
+
+        def renew(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
+            claim = _claim_of(current.book, claim_id)
+            return claim if isinstance(claim, ClaimRefusal) else life.renew(draft, claim, ttl_s)
+
+        return self._changed(renew)
+
+    def abort(self, claim_id: str, reason: str | None = None) -> Granted | Tombstone | ClaimRefusal:
+        """It is not needed any more; of an id that was never seen it is remembered, for a late call that bears it."""
+
+        def abort(current: Snapshot, draft: Draft) -> Claim | Tombstone | ClaimRefusal:
+            claim = current.book.claims.get(claim_id)
+            if claim is None:
+                return current.book.tombstones.get(claim_id) or life.abort_unknown(draft, claim_id)
+            return life.abort(draft, claim, current.ledger.sightings.get(claim.instance.uuid), reason)
+
+        return self._ended(abort)
+
+    def release(self, claim_id: str, reason: str | None = None) -> Granted | Tombstone | ClaimRefusal:
+        """The guest shall not be here any more; a domain that still runs holds on by itself."""
+
+        def release(current: Snapshot, draft: Draft) -> Claim | Tombstone | ClaimRefusal:
+            claim = current.book.claims.get(claim_id)
+            if claim is not None:
+                return life.release(draft, claim, reason)
+            return current.book.tombstones.get(claim_id) or _unknown(claim_id)
+
+        return self._ended(release)
+
+    def accept_observed(self, claim_id: str) -> Granted | ClaimRefusal:
+        """What the guest's domain holds is what its claim holds from now on."""
+
+        def accept(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
+            claim = _claim_of(current.book, claim_id)
+            if isinstance(claim, ClaimRefusal):
+                return claim
+            seen = current.ledger.sightings.get(claim.instance.uuid)
+            if seen is None or not seen.is_active:
+                message = f"Nothing is observed of claim {claim_id}: no domain of instance {claim.label} is active"
+                return ClaimRefusal(code="IllegalTransition", message=message, retry="later", claim_id=claim_id)
+            return life.accept_observed(draft, claim, current.holds[claim.instance.uuid])
+
+        return self._changed(accept)
+
+    # --- moves -------------------------------------------------------------------------------------
+
+    def hold_for_move(
+        self, move_id: str, kind: ClaimKind, instance: Instance, peer: str | None, is_cold: bool
+    ) -> Granted | ClaimRefusal:
+        """The source half: the guest is about to leave for the peer, and keeps what it has until it has left."""
+
+        def hold(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
+            uuid = instance.uuid
+            seen = current.ledger.sightings.get(uuid)
+            if current.book.owner_of(uuid) is None and seen is None:
+                message = f"There is no instance {uuid} on this host that could move"
+                return ClaimRefusal(code="ClaimNotFound", message=message, retry="never")
+            return moves.hold_for_move(
+                draft,
+                move_id=move_id,
+                kind=kind,
+                instance=instance,
+                peer=peer,
+                is_cold=is_cold,
+                seen=seen,
+                holds=current.holds.get(uuid),
+            )
+
+        return self._changed(hold)
+
+    def finish_move(self, move_id: str, outcome: Outcome) -> Move | ClaimRefusal:
+        """This host's part of a move ends. Fine to repeat; the other host's part is its own."""
+
+        def finish(current: Snapshot, draft: Draft) -> Move | ClaimRefusal:
+            move = current.book.moves.get(move_id)
+            if move is None:
+                return ClaimRefusal(code="ClaimNotFound", message=f"There is no move {move_id} here", retry="never")
+            return moves.finish_move(draft, move, outcome, current.ledger.sightings.get(move.instance))
+
+        return self._stored(finish)
+
+    def get_move(self, move_id: str) -> Move | ClaimRefusal:
+        """One half of a move, as known here."""
+        move = self._tracker.snapshot.book.moves.get(move_id)
+        if move is None:
+            return ClaimRefusal(code="ClaimNotFound", message=f"There is no move {move_id} here", retry="never")
+        return move
+
+    # --- groups, instances, the host ---------------------------------------------------------------
+
+    def set_group(self, group: Group) -> GroupView | ClaimRefusal:
+        """Who is in a server group and what its rule is, as of the group's generation."""
+
+        def set_group(current: Snapshot, draft: Draft) -> GroupRule:
+            seats.set_group(draft, group, current.ledger.sightings)
+            return draft.book.groups[group.id]
+
+        answer = self._stored(set_group)
+        return answer if isinstance(answer, ClaimRefusal) else self.group(group.id)
+
+    def group(self, group_id: str) -> GroupView | ClaimRefusal:
+        """What is known here of a server group."""
+        snapshot = self._tracker.snapshot
+        rule = snapshot.book.groups.get(group_id)
+        if rule is None:
+            message = f"Nothing is known here of server group {group_id}"
+            return ClaimRefusal(code="ClaimNotFound", message=message, retry="never")
+        seated = seats.seats(snapshot.book, snapshot.ledger.sightings, group_id)
+        members = seats.members_of(snapshot.book, group_id)
+        return GroupView(rule, members, tuple(sorted(seat.instance for seat in seated)))
+
+    def set_maintenance(self, reason: str | None) -> Maintenance | ClaimRefusal | None:
+        """Refuse new guests from now on, with the reason; None: take them again."""
+
+        def set_maintenance(_current: Snapshot, draft: Draft) -> Maintenance | None:
+            wanted = None if reason is None else Maintenance(reason=reason, since=draft.now.wall)
+            draft.set_maintenance(wanted)
+            draft.note(Step(sequence=0, at="", event="maintenance", note=reason))
+            return wanted
+
+        return self._stored(set_maintenance)
+
+    def forget(self, instance: str, moved_to: str | None) -> Departure | ClaimRefusal:
+        """The instance lives elsewhere now: its claims here end, and what is still defined of it has no seat."""
+
+        def forget(current: Snapshot, draft: Draft) -> Departure | ClaimRefusal:
+            life.forget(draft, instance, moved_to, current.ledger.sightings.get(instance))
+            return draft.book.departures[instance]
+
+        return self._stored(forget)
+
+    def accept_journal(self) -> ClaimRefusal | None:
+        """The operator says that a damaged journal's books are right as they are."""
+        commit = _Commit()
+        self._journal.accept_damage(commit.settle)
+        problem = commit.outcome(STALE_S)
+        if problem is None:
+            self._damaged = None
+        return problem
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def get_claim(self, claim_id: str) -> Claim | Tombstone | ClaimRefusal:
+        """A claim, or how it ended."""
+        book = self._tracker.snapshot.book
+        return book.claims.get(claim_id) or book.tombstones.get(claim_id) or _unknown(claim_id)
+
+    def list_claims(self) -> tuple[Claim, ...]:
+        """All that have not ended, the earliest first."""
+        return tuple(sorted(self._tracker.snapshot.book.claims.values(), key=lambda one: (one.sequence, one.claim_id)))
+
+    # --- telling it once the disk has it -----------------------------------------------------------
+
+    def _told(self, granted: Granted, commit: _Commit) -> Granted | ClaimRefusal:
+        problem = commit.outcome(STALE_S)
+        return self._as_it_is_now(granted) if problem is None else problem
+
+    def _as_it_is_now(self, granted: Granted) -> Granted | ClaimRefusal:
+        claim = _claim_of(self._tracker.snapshot.book, granted.claim.claim_id)
+        return claim if isinstance(claim, ClaimRefusal) else granted._replace(claim=claim)
+
+    def _after_pending(self, granted: Granted) -> Granted | ClaimRefusal:
+        """Another call made the claim: where its commit is under way, that decides this answer too."""
+        with self._commits_lock:
+            commit = self._commits.get(granted.claim.claim_id)
+        return self._as_it_is_now(granted) if commit is None else self._told(granted, commit)
+
+    def begin_commit(self, claim_id: str, commit: _Commit) -> None:
+        """Under the tracker's lock: calls that come for the same claim wait for this commit."""
+        commit.is_wanted = True
+        with self._commits_lock:
+            self._commits[claim_id] = commit
+
+    def end_commit(self, claim_id: str, commit: _Commit, problem: str | None) -> None:
+        """On the journal's thread: the claim is reserved, or was never there."""
+        is_awaited = commit.begin_settling()
+
+        def settle(current: Snapshot, draft: Draft) -> None:
+            claim = current.book.claims.get(claim_id)
+            if claim is None or claim.state != "pending":
+                return
+            if problem is not None:
+                draft.take_back(claim)
+            elif is_awaited:
+                draft.settle(claim)
+            else:
+                life.abort(draft, draft.settle(claim), None, "stored too late for whoever asked")
+
+        self._tracker.transact(settle)
+        with self._commits_lock:
+            self._commits.pop(claim_id, None)
+        commit.settle(problem)
+
+    def _changed(
+        self, make: Callable[[Snapshot, Draft], Claim | ClaimRefusal], group: Group | None = None
+    ) -> Granted | ClaimRefusal:
+        answer = self._stored(make)
+        return answer if isinstance(answer, ClaimRefusal) else self._granted(answer, group)
+
+    def _ended(
+        self, make: Callable[[Snapshot, Draft], Claim | Tombstone | ClaimRefusal]
+    ) -> Granted | Tombstone | ClaimRefusal:
+        answer = self._stored(make, is_freeing=True)
+        return Granted(answer) if isinstance(answer, Claim) else answer
+
+    def _stored(self, make: Callable[[Snapshot, Draft], Answer], *, is_freeing: bool = False) -> Answer | ClaimRefusal:
+        """is_freeing: it counts at once, and is told though the disk takes it only later."""
+        commit = _Commit()
+
+        def change(current: Snapshot, draft: Draft) -> Answer:
+            before = draft.book
+            answer = make(current, draft)
+            commit.is_wanted = draft.book is not before
+            return answer
+
+        try:
+            answer = self._tracker.transact(change, on_done=commit.settle)
+        except IllegalStep as error:
+            return ClaimRefusal(
+                code="IllegalTransition",
+                message=life.explain(error),
+                retry="never",
+                claim_id=error.claim.claim_id,
+            )
+        except JournalError as error:
+            return _unavailable(str(error))
+        except moves.MoveHasEnded as error:
+            return ClaimRefusal(code="IllegalTransition", message=str(error), retry="never")
+        if not commit.is_wanted:
+            return answer
+        problem = commit.outcome(STALE_S)
+        return answer if problem is None or is_freeing else problem
+
+    def _granted(self, claim: Claim, group: Group | None, *, is_new: bool = False) -> Granted:
+        snapshot = self._tracker.snapshot
+        asked = group or _group_of(snapshot.book, claim)
+        remarks = seats.soft_remarks(
+            asked, claim.instance.uuid, snapshot.book, snapshot.ledger.sightings, host=self._host
+        )
+        return Granted(claim, is_new, remarks, seats.guarantee_of(asked))
+
+
+class _Entering:
+    """One try to make a claim: what happens under the lock, and what once the journal is done with it."""
+
+    def __init__(self, claims: Claims, request: ClaimRequest, verdict: admit.Verdict | None, commit: _Commit) -> None:
+        self._claims, self._request, self._verdict, self._commit = claims, request, verdict, commit
+
+    def enter(self, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
+        """Under the lock."""
+        answer = self._claims.enter(current, draft, self._request, self._verdict)
+        if isinstance(answer, Claim) and draft.book is not current.book:
+            self._claims.begin_commit(answer.claim_id, self._commit)
+        return answer
+
+    def on_done(self, problem: str | None) -> None:
+        """On the journal's thread."""
+        if self._commit.is_wanted:
+            self._claims.end_commit(self._request.claim_id, self._commit, problem)
+
+
+class _Commit:
+    """One write that somebody waits for. is_wanted: there is one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_settling = self._is_done = self._is_given_up = False
+        self._problem: str | None = None
+        self.is_wanted = False
+
+    def begin_settling(self) -> bool:
+        """The journal is done with it: from now on whoever waits does so to the end. False: nobody waits any more."""
+        with self._changed:
+            self._is_settling = True
+            return not self._is_given_up
+
+    def settle(self, problem: str | None) -> None:
+        """It is on the disk, or why not."""
+        with self._changed:
+            self._problem = problem
+            self._is_settling = self._is_done = True
+            self._changed.notify_all()
+
+    def outcome(self, timeout_s: float) -> ClaimRefusal | None:
+        """None once it is on the disk."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_settling, timeout_s):
+                self._is_given_up = True
+                return _unavailable(
+                    f"The disk of the state folder has not answered for {timeout_s:.0f} s, so nothing can be promised:"
+                    " see the kernel's log; what is stored later all the same ends by itself"
+                )
+            self._changed.wait_for(lambda: self._is_done)
+            return None if self._problem is None else _unavailable(self._problem)
+
+
+def _unavailable(message: str) -> ClaimRefusal:
+    return ClaimRefusal(code="JournalUnavailable", message=message, retry="elsewhere")
+
+
+def _claim_of(book: Book, claim_id: str) -> Claim | ClaimRefusal:
+    claim = book.claims.get(claim_id)
+    if claim is not None:
+        return claim
+    tombstone = book.tombstones.get(claim_id)
+    return _unknown(claim_id) if tombstone is None else admit.ended(tombstone)
+
+
+def _unknown(claim_id: str) -> ClaimRefusal:
+    message = f"There is no claim {claim_id} on this host, and none is remembered: see `agentctl claim list`"
+    return ClaimRefusal(code="ClaimNotFound", message=message, retry="never", claim_id=claim_id)
+
+
+def _group_of(book: Book, claim: Claim) -> Group | None:
+    """The claim's group with the newest rule that is known of it."""
+    if claim.group is None:
+        return None
+    rule = book.groups.get(claim.group.id)
+    if rule is None:
+        return claim.group
+    return Group(id=rule.id, policy=rule.policy, max_server_per_host=rule.max_server_per_host)

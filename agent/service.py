@@ -22,19 +22,24 @@ from pathlib import Path
 from agent import conf
 from agent.adapters import own_cpus
 from agent.adapters.http import LocalApi
-from agent.adapters.journal import Journal, StateLock, Store
+from agent.adapters.journal import Journal, StateLock, Store, Stored
 from agent.adapters.libvirt import LibvirtHost
 from agent.adapters.systemd import Notifier
 from agent.adapters.udev import UdevMonitor
+from agent.claims import Claims
 from agent.conf.settings import DEFAULT_FILE
+from agent.core.claim.book import Draft
+from agent.core.claim.restore import book_of, restarted
+from agent.core.claim.values import Moment
 from agent.core.conflicts import Since, dates
 from agent.core.cpuset import CpuSet
 from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE, SYSTEM_LIBVIRT
+from agent.core.report import health, is_ready
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.core.words import plain_lines
 from agent.errors import AgentError, ConfigError, JournalError, JournalTooNew, LibvirtError, TwinRunning
 from agent.formats.wall_time import rfc3339
-from agent.handlers import TABLE, Handlers
+from agent.handlers import TABLE, Handlers, LatestHostFacts
 from agent.look import host_look, open_libvirt
 from agent.render.welcome import cpu_in_conflict, welcome
 from agent.reporter import report_pass, status_line
@@ -77,10 +82,19 @@ class Service:
             state_path = Path(settings.state_path)
             lock = StateLock(state_path)
             undo.callback(lock.release)
-            store, identity, since = _begin(state_path, lock)
+            store, identity, since, stored = _begin(state_path, lock)
             self._journal = Journal(store)
             undo.callback(self._journal.close, STOP_TIMEOUT_S)
-            self._tracker = Tracker(identity=identity, config=settings.host_config, since=since, now=rfc3339_now)
+            self._tracker = Tracker(
+                identity=identity,
+                config=settings.host_config,
+                since=since,
+                moment=lambda: moment(identity.boot_id),
+                journal=self._journal,
+                book=book_of(stored.records, stored.sequence),
+                rules=settings.claim_rules,
+            )
+            self._tracker.transact(_began)
             self._libvirt = self._open_libvirt(undo)
             self._udev = UdevMonitor(self._on_udev) if self._libvirt is not None else None
             self._look = host_look(settings, self._libvirt, sysfs_root=settings.sysfs_root)
@@ -93,12 +107,22 @@ class Service:
                 interval_s=settings.interval_s,
             )
             self._pass_ended_at = time.monotonic()
+            self._claims = Claims(
+                self._tracker,
+                self._journal,
+                host=settings.host,
+                facts=LatestHostFacts().of,
+                why_blind=self._why_not_known,
+                reread=self._mark,
+                damaged=stored.damaged,
+            )
             self._handlers = Handlers(
                 snapshot=lambda: self._tracker.snapshot,
                 clock=time.monotonic,
                 now=rfc3339_now,
                 interval_s=lambda: self._settings.interval_s,
                 alive=self._why_blind,
+                claims=self._claims,
             )
             self._api = LocalApi(
                 self._handlers.answer,
@@ -137,6 +161,14 @@ class Service:
         if silent_s > STUCK_AFTER_INTERVALS * settings.interval_s + STUCK_AFTER_CALLS * settings.call_timeout_s:
             return f"no pass has ended for {silent_s:.0f} s: see the log for the call that hangs, restart compute-agent"
         return None if self._libvirt is None else self._libvirt.loop_problem
+
+    def _why_not_known(self, snapshot: Snapshot) -> str | None:
+        """Why nobody can be admitted; None: the host is known well enough."""
+        now_s, interval_s = time.monotonic(), self._settings.interval_s
+        if is_ready(snapshot, now_s=now_s, interval_s=interval_s):
+            return None
+        reasons = health(snapshot, now_s=now_s, interval_s=interval_s).reasons
+        return " ".join(("The host is not known well enough to admit anybody yet, ask again soon.", *reasons))
 
     def _serve_signals(self) -> None:
         every_s = self._notifier.watchdog_interval_s or FEED_EVERY_S
@@ -271,7 +303,7 @@ class Service:
         log_notes(settings)
         self._look.set_intervals(settings.interval_s, settings.deep_interval_s)
         self._watch.set_interval(settings.interval_s)
-        self._tracker.configure(settings.host_config)
+        self._tracker.configure(settings.host_config, settings.claim_rules)
         self._keep_off_guests_cpus()
         self._watch.wake()
         LOG.info("reloaded the configuration")
@@ -369,15 +401,15 @@ def hold_signals() -> None:
         signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
 
 
-def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, Since]]:
-    """The journal of this start, who we are, and since when conflicts stand.
+def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, Since], Stored]:
+    """The journal of this start, who we are, since when conflicts stand, and what was promised.
 
     A disk that takes no writes costs what would be kept, never the view of the host. Raises JournalTooNew.
     """
     try:
         store = Store.open(state_path, lock=lock)
         try:
-            return store, store.begin(_boot_id()), store.conflict_since()
+            return store, store.begin(_boot_id()), store.conflict_since(), store.load()
         except JournalError:
             store.close()
             raise
@@ -386,7 +418,20 @@ def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str
     except JournalError as error:
         LOG.error("%s", error)
         store = Store.unstored(state_path, str(error), lock=lock)
-        return store, store.begin(_boot_id()), store.conflict_since()
+        return store, store.begin(_boot_id()), store.conflict_since(), store.load()
+
+
+def _began(_current: Snapshot, draft: Draft) -> None:
+    """What a start of the agent does to the claims that it finds."""
+    boot = draft.book.boot
+    restarted(draft, None if boot is None else boot.boot_id)
+    draft.begin_boot()
+
+
+def moment(boot_id: str) -> Moment:
+    """Now, by every clock."""
+    wall_s = time.time()
+    return Moment(boot_id=boot_id, monotonic_s=time.monotonic(), wall_s=wall_s, wall=rfc3339(wall_s))
 
 
 def rfc3339_now() -> str:

@@ -18,6 +18,7 @@ from agent.look import HostLook
 from agent.reporter import report_pass
 from agent.tracker import Tracker
 from agent.watch import Watch
+from tests import moments
 from tests.builders import uuid_of
 from tests.builders_proc import add_qemu, empty_proc, remove_process
 from tests.builders_sysfs import Node, build_tree
@@ -99,7 +100,7 @@ class Rig:
             identity=Identity(agent_id="agent", boot_id="boot", epoch=self.epoch),
             config=self.config,
             since=self.since,
-            now=lambda: f"2026-01-01T00:00:00Z+{self.now:g}",
+            moment=lambda: moments.at(self.now, wall=f"2026-01-01T00:00:00Z+{self.now:g}"),
         )
         self.look = HostLook(
             sysfs_root=self.root,

@@ -114,7 +114,7 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
     accepted = sum(row.accepted for row in snapshot.conflicts)
     return Health(
         status="down" if _is_blind(snapshot) else "degraded" if reasons else "ok",
-        ready=snapshot.complete and not any(_is_stale(one.name, one.age_s, stale_after_s) for one in sources),
+        ready=is_ready(snapshot, now_s=now_s, interval_s=interval_s),
         reasons=reasons,
         sources=sources,
         guests_active=active,
@@ -123,6 +123,13 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
         conflicts_accepted=accepted,
         problems=len(_problems(snapshot)),
     )
+
+
+def is_ready(snapshot: Snapshot, *, now_s: float, interval_s: float) -> bool:
+    """Admissions can be answered: a complete pass was made, and what each pass reads is not too old."""
+    stale_after_s = STALE_AFTER_INTERVALS * interval_s
+    sources = (_source_report(state, now_s, stale_after_s) for state in snapshot.sources)
+    return snapshot.complete and not any(_is_stale(one.name, one.age_s, stale_after_s) for one in sources)
 
 
 def _problems(snapshot: Snapshot) -> tuple[Problem, ...]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
+from immutables import Map
 
 from agent.core import ledger as books
-from agent.core.conflicts import Conflict, Since, goes_on
+from agent.core.claim import seats
+from agent.core.claim.book import Book
+from agent.core.claim.holding import Promise, promise_of
+from agent.core.claim.values import ClaimRules
+from agent.core.conflicts import Conflict, Since, goes_on, settled
 from agent.core.guest import Sighting
+from agent.core.holds import HostSets, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.ledger import Holds, Ledger, Listing, Processes
 from agent.core.topology import EMPTY, HostTopology
-from agent.core.usage import Usage, fold
+from agent.core.usage import Folded, Usage, fold
+from agent.core.usage.promised import with_promises
 from agent.core.values import ReadOnlyMap, Value
 
 
@@ -40,8 +47,9 @@ class Identity(Value, frozen=True, kw_only=True):
 class Snapshot(Value, frozen=True, kw_only=True):
     """Readers take a reference; only the tracker replaces it, and each replacement raises `generation`.
 
-    usage, conflicts, holds: as folded from topology, config and the ledger's sightings.
-    complete: a pass over all sources has been made since the start.
+    seen, sets: folded from topology, config and the ledger's sightings alone. book: the claims; promises: what they and
+    the domains hold together, by instance, of those that have a claim. usage: of both. found: the conflicts;
+    conflicts: the same with their dates. complete: a pass over all sources has been made since the start.
     """
 
     identity: Identity
@@ -49,11 +57,21 @@ class Snapshot(Value, frozen=True, kw_only=True):
     config: HostConfig
     topology: HostTopology
     ledger: Ledger
+    seen: Folded
+    sets: HostSets
     usage: Usage
+    found: tuple[Conflict, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    holds: ReadOnlyMap[str, Holds] = MappingProxyType({})
+    book: Book = Book()
+    promises: Map[str, Promise] = Map()
+    rules: ClaimRules = ClaimRules()
     sources: tuple[SourceState, ...] = ()
     complete: bool = False
+
+    @property
+    def holds(self) -> ReadOnlyMap[str, Holds]:
+        """What is seen of each guest, by uuid."""
+        return self.seen.holds
 
     def source(self, name: str) -> SourceState:
         """State of one source; of one never read when it is not there."""
@@ -87,10 +105,24 @@ class Findings(Value, frozen=True, kw_only=True):
     sources: tuple[SourceState, ...] = ()
 
 
-def first(identity: Identity, config: HostConfig) -> Snapshot:
-    """Before anything was looked at."""
-    usage = fold(EMPTY, config, ()).usage
-    return Snapshot(identity=identity, generation=0, config=config, topology=EMPTY, ledger=Ledger(), usage=usage)
+def first(
+    identity: Identity, config: HostConfig, *, book: Book | None = None, rules: ClaimRules | None = None
+) -> Snapshot:
+    """Before anything was looked at. book: the claims that the journal has."""
+    seen, sets = fold(EMPTY, config, ()), host_sets(EMPTY, config)
+    empty = Snapshot(
+        identity=identity,
+        generation=0,
+        config=config,
+        topology=EMPTY,
+        ledger=Ledger(),
+        seen=seen,
+        sets=sets,
+        usage=seen.usage,
+        book=book or Book(),
+        rules=rules or ClaimRules(),
+    )
+    return empty if book is None else _tallied(empty, Map(), book.of)
 
 
 def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
@@ -108,12 +140,66 @@ def take_in(snapshot: Snapshot, found: Findings) -> Snapshot:
         sources=_sources_after(snapshot.sources, found.sources),
         complete=snapshot.complete or found.listing is not None,
     )
-    return after if same else _folded(after)
+    return after if same else _folded(after, snapshot)
 
 
-def configured(snapshot: Snapshot, config: HostConfig) -> Snapshot:
+def rebased(looked: Snapshot, start: Snapshot, base: Snapshot, found: Findings) -> Snapshot:
+    """What `take_in` made of `start`, on a base that differs from that in its claims alone; else made anew."""
+    if base is start:
+        return looked
+    if base.ledger is not start.ledger or base.config is not start.config or base.topology is not start.topology:
+        return take_in(base, found)
+    merged = msgspec.structs.replace(
+        looked,
+        generation=base.generation + 1,
+        sources=_sources_after(base.sources, found.sources),
+        found=base.found,
+        conflicts=base.conflicts,
+        book=base.book,
+        rules=base.rules,
+    )
+    if looked.seen is start.seen:
+        return msgspec.structs.replace(merged, usage=base.usage, promises=base.promises)
+    return _with_promises(merged, base)
+
+
+def configured(snapshot: Snapshot, config: HostConfig, rules: ClaimRules | None = None) -> Snapshot:
     """The next snapshot under another configuration."""
-    return _folded(msgspec.structs.replace(snapshot, generation=snapshot.generation + 1, config=config))
+    after = msgspec.structs.replace(
+        snapshot, generation=snapshot.generation + 1, config=config, rules=rules or snapshot.rules
+    )
+    return _folded(after, snapshot)
+
+
+def with_book(snapshot: Snapshot, book: Book, touched: Collection[str]) -> Snapshot:
+    """The next snapshot, with other claims. touched: instances whose claims have changed."""
+    after = msgspec.structs.replace(snapshot, generation=snapshot.generation + 1, book=book)
+    return after if not touched else _tallied(after, snapshot.promises, touched)
+
+
+def without_claim(snapshot: Snapshot, claim_id: str) -> Snapshot:
+    """The same picture had this claim ended."""
+    book = snapshot.book
+    claim = book.claims.get(claim_id)
+    if claim is None:
+        return snapshot
+    uuid = claim.instance.uuid
+    ids = tuple(one for one in book.of[uuid] if one != claim_id)
+    left = book._replace(claims=book.claims.delete(claim_id), of=book.of.set(uuid, ids))
+    return _tallied(msgspec.structs.replace(snapshot, book=left), snapshot.promises, (uuid,))
+
+
+def without_instance(snapshot: Snapshot, uuid: str) -> Snapshot:
+    """The same picture had the guest neither a domain nor a claim here."""
+    book = snapshot.book
+    claims = book.claims
+    for claim_id in book.of.get(uuid, ()):
+        claims = claims.delete(claim_id)
+    of = book.of.delete(uuid) if uuid in book.of else book.of
+    sightings = {known: seen for known, seen in snapshot.ledger.sightings.items() if known != uuid}
+    ledger = msgspec.structs.replace(snapshot.ledger, sightings=MappingProxyType(sightings))
+    bare = msgspec.structs.replace(snapshot, ledger=ledger, book=book._replace(claims=claims, of=of))
+    return _folded(bare, snapshot)
 
 
 def with_sources(snapshot: Snapshot, *states: SourceState) -> Snapshot:
@@ -143,9 +229,45 @@ def material_changes(before: Ledger, after: Ledger) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _folded(snapshot: Snapshot) -> Snapshot:
-    made = fold(snapshot.topology, snapshot.config, snapshot.ledger.sightings.values())
-    return msgspec.structs.replace(snapshot, usage=made.usage, conflicts=made.conflicts, holds=made.holds)
+def _folded(snapshot: Snapshot, before: Snapshot) -> Snapshot:
+    seen = fold(snapshot.topology, snapshot.config, snapshot.ledger.sightings.values())
+    sets = host_sets(snapshot.topology, snapshot.config)
+    return _with_promises(msgspec.structs.replace(snapshot, seen=seen, sets=sets), before)
+
+
+def _with_promises(snapshot: Snapshot, before: Snapshot) -> Snapshot:
+    """With what the claims hold beside what is seen anew; before: the picture before that."""
+    if snapshot.sets != before.sets:
+        return _tallied(snapshot, Map(), snapshot.book.of)
+    was, now = before.ledger.sightings, snapshot.ledger.sightings
+    changed = {uuid for uuid in snapshot.book.of if was.get(uuid) is not now.get(uuid)}
+    return _tallied(snapshot, before.promises, changed | (set(before.promises) ^ set(snapshot.book.of)))
+
+
+def _tallied(snapshot: Snapshot, promises: Map[str, Promise], changed: Iterable[str]) -> Snapshot:
+    """With usage and conflicts of what is seen and promised. changed: instances whose promise is made anew."""
+    book, sightings = snapshot.book, snapshot.ledger.sightings
+    with promises.mutate() as renewed:
+        for uuid in changed:
+            claims = book.claims_of(uuid)
+            if claims:
+                renewed[uuid] = promise_of(claims, sightings.get(uuid), snapshot.holds.get(uuid), snapshot.sets)
+            else:
+                renewed.pop(uuid, None)
+        promises = renewed.finish()
+    told = with_promises(
+        snapshot.seen, promises.values(), snapshot.topology, snapshot.config, snapshot.sets, before=snapshot.usage
+    )
+    rows = tuple(seats.group_conflicts(book, sightings))
+    found = settled((*told.conflicts, *rows), snapshot.config.accept) if rows else told.conflicts
+    is_news = found != snapshot.found
+    return msgspec.structs.replace(
+        snapshot,
+        promises=promises,
+        usage=told.usage,
+        found=found if is_news else snapshot.found,
+        conflicts=found if is_news else snapshot.conflicts,
+    )
 
 
 def _material(sighting: Sighting) -> Sighting:

@@ -18,6 +18,7 @@ from agent.look import HostLook
 from agent.reporter import report_pass
 from agent.tracker import Tracker
 from agent.watch import Watch
+from tests import moments
 from tests.bench.guests import guest_xml, uuid_of
 from tests.recorded_hosts import recorded_host
 
@@ -42,7 +43,7 @@ class Agent:
             identity=Identity(agent_id="bench", boot_id="boot", epoch=1),
             config=CONFIG,
             since={},
-            now=lambda: "2026-01-01T00:00:00Z",
+            moment=moments.at,
         )
         look = HostLook(
             sysfs_root=root,

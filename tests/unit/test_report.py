@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from agent.core.holds import host_sets
 from agent.core.host_config import AcceptRule
 from agent.core.ledger import Ledger
 from agent.core.report import Health, Report, health, report
@@ -26,9 +27,10 @@ def _snapshot(on: Host, ledger: Ledger, *, sources: tuple[SourceState, ...] = FR
         config=on.config,
         topology=on.topology,
         ledger=ledger,
+        seen=made,
+        sets=host_sets(on.topology, on.config),
         usage=made.usage,
         conflicts=made.conflicts,
-        holds=made.holds,
         sources=sources,
         complete=complete,
     )

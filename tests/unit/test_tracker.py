@@ -13,6 +13,7 @@ from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState
 from agent.tracker import OUTSIDE_TRIES, Tracker
+from tests import moments
 from tests.builders import guest, h8, listing, processes
 
 IDENTITY = Identity(agent_id="a", boot_id="b", epoch=3)
@@ -32,7 +33,7 @@ class WallClock:
 
 
 def tracker(since: dict[str, Since] | None = None, now: Callable[[], str] = lambda: "now") -> Tracker:
-    return Tracker(identity=IDENTITY, config=h8().config, since=since or {}, now=now)
+    return Tracker(identity=IDENTITY, config=h8().config, since=since or {}, moment=lambda: moments.at(wall=now()))
 
 
 def seen(*guests: Sighting, at: float, complete: bool = True) -> Findings:

@@ -13,6 +13,7 @@ from agent.core.ledger import Listing
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, Wish
 from agent.tracker import Tracker
 from agent.watch import SETTLE_S, Watch
+from tests import moments
 
 INTERVAL_S = 10.0
 PATIENCE_S = 60.0
@@ -56,7 +57,10 @@ class Bench:
         self.now = 1000.0
         self.look = Look()
         self.tracker = Tracker(
-            identity=Identity(agent_id="a", boot_id="b", epoch=1), config=HostConfig(), since={}, now=lambda: "now"
+            identity=Identity(agent_id="a", boot_id="b", epoch=1),
+            config=HostConfig(),
+            since={},
+            moment=lambda: moments.at(wall="now"),
         )
         self.told: list[tuple[Snapshot, Snapshot]] = []
         self.on_pass_errors: deque[Exception] = deque()

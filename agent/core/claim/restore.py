@@ -10,6 +10,7 @@ from immutables import Map
 from agent.core.claim import moves, steps
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.values import (
+    Boot,
     BuildFailure,
     Claim,
     Departure,
@@ -50,6 +51,7 @@ def book_of(records: Iterable[Record], sequence: int) -> Book:
         departures=Map({one.instance: one for one in values if isinstance(one, Departure)}),
         failures=tuple(sorted(failures, key=lambda one: (one.at_s, one.claim_id))),
         maintenance=maintenance[-1] if maintenance else None,
+        boot=next((one for one in values if isinstance(one, Boot)), None),
     )
 
 

@@ -1,0 +1,36 @@
+"""What a pass shows of the claims: the same picture of the host, with the claims moved on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agent.core.admission import offer_now
+from agent.core.claim import evidence
+from agent.core.claim.book import Change, Draft
+from agent.core.claim.values import Claim, Moment
+from agent.core.fit.decide import still_fits
+from agent.core.fit.host import host_facts
+from agent.core.snapshot import Snapshot, with_book, without_instance
+
+
+def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[Snapshot, Change]:
+    """The picture with its claims as of now, and what the journal must have of that. The generation stays.
+
+    since_last_s: monotonic time since this was done before, None: it was not.
+    """
+    draft = Draft(looked.book, now, looked.rules)
+    evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
+    change = draft.done()
+    if change.book is looked.book:
+        return looked, change
+    made = with_book(looked, change.book, change.touched)
+    return msgspec.structs.replace(made, generation=looked.generation), change
+
+
+def is_free_for(claim: Claim, snapshot: Snapshot) -> bool:
+    """Whether the place of a claim that has ended would be given to it again: nobody else has it by now."""
+    if claim.binding is None or claim.placement is None:
+        return False
+    alone = without_instance(snapshot, claim.instance.uuid)
+    facts = host_facts(snapshot.topology, snapshot.config)
+    return still_fits(claim.binding, claim.placement, offer_now(alone, facts))
