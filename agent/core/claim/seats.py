@@ -6,6 +6,7 @@ left this host.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -228,14 +229,13 @@ def members_of(book: Book, group_id: str) -> tuple[Membership, ...]:
 def group_conflicts(book: Book, sightings: Sightings) -> Iterator[Conflict]:
     """A row for each group with more members here than its policy allows. It names them all and hinders nobody."""
     limits = {rule.id: rule.max_server_per_host for rule in book.groups.values() if rule.policy == "anti-affinity"}
-    seated: dict[str, list[Seat]] = {group_id: [] for group_id in limits}
-    for group_id, uuid in book.members:
-        if group_id in limits:
-            seat = _member_seat(book, sightings, group_id, uuid, frozenset())
-            seated[group_id] += [] if seat is None else [seat]
-    for group_id, found in sorted(seated.items()):
-        if len(found) > limits[group_id]:
-            yield _violated(group_id, sorted(found, key=_order), limits[group_id])
+    # asked with every claim, under the tracker's lock: what a seat is, is looked at only where there may be too many
+    counted = Counter(group_id for group_id, uuid in book.members if uuid in sightings or uuid in book.of)
+    for group_id in sorted(limits.keys() & counted.keys()):
+        if counted[group_id] > limits[group_id]:
+            found = seats(book, sightings, group_id)
+            if len(found) > limits[group_id]:
+                yield _violated(group_id, found, limits[group_id])
 
 
 def _violated(group_id: str, found: Iterable[Seat], limit: int) -> Conflict:
@@ -386,11 +386,11 @@ def _noted(draft: Draft, at_s: float) -> float:
 
 def _is_over(book: Book, member: Membership, seen: Sighting | None) -> bool:
     is_active = seen is not None and seen.is_active
-    return member.is_ended and not is_active and member.instance not in book.of
+    return member.is_ended and not is_active and not book.of.get(member.instance)
 
 
 def _is_here(book: Book, sightings: Sightings, uuid: str) -> bool:
-    return uuid in book.of or uuid in sightings
+    return bool(book.of.get(uuid)) or uuid in sightings
 
 
 def _order(seat: Seat) -> tuple[str, str]:
