@@ -78,7 +78,7 @@ def _overdue(draft: Draft, ledger: Ledger, claim: Claim) -> None:
     seen = ledger.sightings.get(uuid)
     if claim.role != "in_place" and seen is not None and steps.shows_new_run(claim, seen):
         _arriving(draft, ledger, steps.arrive(draft, claim, seen))
-    elif _is_due(draft, claim) and (claim.role == "in_place" or is_absent(ledger, uuid, claim.changed_at_s)):
+    elif _is_due(draft, claim) and (claim.role == "in_place" or _is_absent_at_last(ledger, claim)):
         steps.end(draft, claim, "grace-over", "expired")
 
 
@@ -114,11 +114,7 @@ def _away(draft: Draft, ledger: Ledger, claim: Claim) -> None:
     elif claim.ending is not None:
         if is_gone(ledger, uuid, claim.changed_at_s):
             steps.end(draft, claim, "rolled-back", claim.ending, claim.reason)
-    elif (
-        _is_due(draft, claim)
-        and not _is_changed_in_place(draft.book, uuid)
-        and is_absent(ledger, uuid, claim.changed_at_s)
-    ):
+    elif _is_due(draft, claim) and not _is_changed_in_place(draft.book, uuid) and _is_absent_at_last(ledger, claim):
         steps.end(draft, claim, "grace-over", "gone")
 
 
@@ -252,6 +248,12 @@ def _enter_again(draft: Draft, tombstone: Tombstone, back: Claim) -> None:
 
 def _is_due(draft: Draft, claim: Claim) -> bool:
     return steps.is_past(draft.now, claim.deadline)
+
+
+def _is_absent_at_last(ledger: Ledger, claim: Claim) -> bool:
+    """Proven by a look from after the deadline: an older one, with libvirt out of reach since, is no news."""
+    due_s = claim.changed_at_s if claim.deadline is None else claim.deadline.at_s
+    return is_absent(ledger, claim.instance.uuid, max(claim.changed_at_s, due_s))
 
 
 def _after_stall(draft: Draft) -> None:
