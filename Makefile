@@ -14,7 +14,7 @@ help:
 	@echo 'make bundle-check   try the bundle on a bare Debian 12: install, use, remove (needs mmdebstrap; minutes)'
 	@echo 'make fresh-check    make demo and make test in a clean clone on a bare Debian 12 (needs mmdebstrap; minutes)'
 	@echo 'make lab      hot-plug and memory of several cells in an emulated machine (needs mmdebstrap; minutes)'
-	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample, docs/*.schema.json'
+	@echo 'make bench    measurements          make sample   etc/compute-agent.conf.sample, docs/*.json'
 	@echo 'make clean    remove all that these commands have made in this folder'
 	@echo
 	@echo 'YES=1 answers the question before packages are installed beside an existing libvirt or QEMU.'
@@ -51,6 +51,7 @@ sample:
 	@.ci/bootstrap venv run
 	.venv/bin/oslo-config-generator --config-file etc/config-generator.conf
 	.venv/bin/python -m tests.gates.schemas docs
+	.venv/bin/python -m tests.gates.openapi docs
 
 bundle:
 	@.ci/bootstrap packages build $@

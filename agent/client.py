@@ -128,9 +128,9 @@ class LocalClient:
         """The guest does not come. Of an id that was never seen too: a claim that comes late is refused then."""
         return self._told("POST", _path("claims", claim_id, "abort"), {"reason": reason}, ClaimAnswer)
 
-    def release_claim(self, claim_id: str) -> ClaimAnswer:
+    def release_claim(self, claim_id: str, reason: str | None = None) -> ClaimAnswer:
         """The guest is not to be there any more."""
-        return self._told("POST", _path("claims", claim_id, "release"), {}, ClaimAnswer)
+        return self._told("POST", _path("claims", claim_id, "release"), {"reason": reason}, ClaimAnswer)
 
     def accept_observed(self, claim_id: str) -> ClaimAnswer:
         """What is seen of the guest counts from now on, not what was promised."""

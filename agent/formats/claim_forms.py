@@ -58,7 +58,7 @@ class Renewal(Value, frozen=True, kw_only=True):
     ttl_s: float | None = None
 
 
-class Abort(Value, frozen=True, kw_only=True):
+class End(Value, frozen=True, kw_only=True):
     """reason: one sentence for whoever reads the claim later."""
 
     claim_id: str

@@ -79,7 +79,7 @@ class ClaimAnswer(Value, frozen=True, kw_only=True):
 
 
 class ClaimList(Value, frozen=True, kw_only=True):
-    """All claims that hold, by instance and age."""
+    """All claims that hold, the earliest first."""
 
     claims: tuple[ClaimView, ...]
 

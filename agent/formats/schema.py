@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
@@ -59,16 +59,25 @@ def _schema(kind: type[msgspec.Struct], title: str, description: str | None = No
     return {"$schema": DIALECT, **words, **top, "$defs": ordered}
 
 
+def definitions_of(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A schema for each type, and by name the structs that these refer to below "#/$defs/"."""
+    definitions: dict[str, Any] = {}
+    return [_of(kind, definitions) for kind in kinds], definitions
+
+
 def _relaxed(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a request may leave out, and the limits of its numbers, which its types do not tell."""
-    definitions = schema["$defs"]
+    relaxed(schema["$defs"])
+    return schema
+
+
+def relaxed(definitions: dict[str, Any]) -> None:
+    """Say what a request may leave out, and the limits of its numbers, which its types do not tell."""
     definitions["RequestSpec"]["required"] = ["flavor"]
     definitions["Port"].pop("required")
     for name, (least, most) in request.LIMITS.items():
         definitions["Flavor"]["properties"][name] |= {"minimum": least, "maximum": most}
     for holder, name in (("Flavor", "extra_specs"), ("Image", "properties")):
         definitions[holder]["properties"][name]["additionalProperties"] = {"type": ["string", "integer"]}
-    return schema
 
 
 def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +128,7 @@ def _object(kind: type[msgspec.Struct], definitions: dict[str, Any]) -> dict[str
     described: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         described["required"] = required
-    return {**described, "additionalProperties": False}
+    return {**described, "additionalProperties": not kind.__struct_config__.forbid_unknown_fields}
 
 
 def _with_default(schema: dict[str, Any], field: msgspec.structs.FieldInfo) -> dict[str, Any]:

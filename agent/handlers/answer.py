@@ -12,7 +12,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from agent.core.claim.values import ClaimRules, Moment
+from agent.core.claim.values import Moment
 from agent.core.dry_run import try_fit
 from agent.core.flavor import Faults
 from agent.core.report import Report
@@ -53,7 +53,7 @@ _OF_CLAIMS = frozenset(route.call for route in CLAIMS)
 class Handlers:
     """snapshot: the current picture. clock: monotonic seconds. now: wall time, RFC 3339; wall_s: the same in seconds
     since 1970. interval_s: of the passes, which says how old a source may be. alive: None, or why passes no longer
-    end. claims: None where nothing is promised. rules: the limits of what callers of claims may ask for."""
+    end. claims: None where nothing is promised."""
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class Handlers:
         interval_s: Callable[[], float],
         alive: Callable[[], str | None],
         claims: ClaimsAtWork | None = None,
-        rules: ClaimRules | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._snapshot, self._clock, self._now, self._wall_s = snapshot, clock, now, wall_s
@@ -73,14 +72,7 @@ class Handlers:
         self._facts = LatestHostFacts()
         self._claims: ClaimCalls | None = None
         if claims is not None:
-            self._claims = ClaimCalls(
-                claims,
-                snapshot=snapshot,
-                moment=self._moment,
-                not_ready=self._not_ready,
-                facts=self._facts,
-                rules=rules or ClaimRules(),
-            )
+            self._claims = ClaimCalls(claims, snapshot=snapshot, moment=self._moment)
 
     def report(self) -> Report:
         """Everything of the current snapshot."""

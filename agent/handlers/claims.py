@@ -27,7 +27,6 @@ from agent.formats import claim_forms as forms
 from agent.formats import claim_view as view
 from agent.formats.claim_request import Asked, claim_request, read_claim
 from agent.formats.envelope import Refusal, contradictory
-from agent.handlers.reads import LatestHostFacts
 
 T = TypeVar("T")
 Answered = TypeVar("Answered")
@@ -53,7 +52,7 @@ class ClaimsAtWork(Protocol):
     def abort(self, claim_id: str, reason: str | None, /) -> Answer:
         """The guest does not come."""
 
-    def release(self, claim_id: str, /) -> Answer:
+    def release(self, claim_id: str, reason: str | None, /) -> Answer:
         """The guest is not to be here any more."""
 
     def accept_observed(self, claim_id: str, /) -> Answer:
@@ -93,28 +92,19 @@ class ClaimsAtWork(Protocol):
 
 
 class ClaimCalls:
-    """snapshot: the current picture. moment: now, by every clock. not_ready: why nobody may be admitted on a picture;
-    None: somebody may. rules: the limits of times that callers ask for."""
+    """snapshot: the current picture. moment: now, by every clock."""
 
     def __init__(
-        self,
-        claims: ClaimsAtWork,
-        *,
-        snapshot: Callable[[], Snapshot],
-        moment: Callable[[Snapshot], Moment],
-        not_ready: Callable[[Snapshot], Refusal | None],
-        facts: LatestHostFacts,
-        rules: ClaimRules,
+        self, claims: ClaimsAtWork, *, snapshot: Callable[[], Snapshot], moment: Callable[[Snapshot], Moment]
     ) -> None:
         self._claims, self._snapshot, self._moment = claims, snapshot, moment
-        self._not_ready, self._facts, self._rules = not_ready, facts, rules
         self.methods: Mapping[str, Callable[[dict[str, object]], object]] = {
             "claim": self.claim,
             "recheck_claim": self.recheck,
             "confirm_claim": lambda data: self._of_claim(data, claims.confirm),
             "renew_claim": self.renew,
             "abort_claim": self.abort,
-            "release_claim": lambda data: self._of_claim(data, claims.release),
+            "release_claim": self.release,
             "accept_observed": lambda data: self._of_claim(data, claims.accept_observed),
             "get_claim": self.get_claim,
             "list_claims": self.list_claims,
@@ -124,6 +114,7 @@ class ClaimCalls:
             "set_group": self.set_group,
             "get_group": self.get_group,
             "set_maintenance": self.set_maintenance,
+            "get_maintenance": self.get_maintenance,
             "forget_instance": self.forget_instance,
             "accept_journal": self.accept_journal,
         }
@@ -131,20 +122,14 @@ class ClaimCalls:
 
     def claim(self, data: object) -> view.ClaimAnswer | Refusal:
         """POST /v1/claims."""
-        asked = read_claim(data, self._rules)
         snapshot = self._snapshot()
-        refusal = self._not_ready(snapshot)
-        if refusal is not None:
-            return refusal
+        asked = read_claim(data, snapshot.rules)
         request = self._request(asked, snapshot)
         return request if isinstance(request, Refusal) else self._told(self._claims.claim(request), asked.ignored)
 
     def recheck(self, data: object) -> view.ClaimAnswer | Refusal:
         """POST /v1/claims/ID/recheck."""
         form = forms.read(data, forms.Recheck, self._rules)
-        refusal = self._not_ready(self._snapshot())
-        if refusal is not None:
-            return refusal
         group = None if form.group is None else forms.group_of(form.group)
         return self._told(self._claims.recheck(form.claim_id, group))
 
@@ -155,8 +140,13 @@ class ClaimCalls:
 
     def abort(self, data: object) -> view.ClaimAnswer | Refusal:
         """POST /v1/claims/ID/abort."""
-        form = forms.read(data, forms.Abort, self._rules)
+        form = forms.read(data, forms.End, self._rules)
         return self._told(self._claims.abort(form.claim_id, form.reason))
+
+    def release(self, data: object) -> view.ClaimAnswer | Refusal:
+        """POST /v1/claims/ID/release."""
+        form = forms.read(data, forms.End, self._rules)
+        return self._told(self._claims.release(form.claim_id, form.reason))
 
     def get_claim(self, data: object) -> view.ClaimAnswer | Refusal:
         """GET /v1/claims/ID."""
@@ -166,9 +156,8 @@ class ClaimCalls:
     def list_claims(self, data: object) -> view.ClaimList:
         """GET /v1/claims."""
         forms.read(data, forms.Nothing, self._rules)
-        claims = sorted(self._claims.list_claims(), key=lambda claim: (claim.instance.uuid, claim.sequence))
         snapshot = self._snapshot()
-        return view.ClaimList(claims=tuple(self._view(claim, snapshot) for claim in claims))
+        return view.ClaimList(claims=tuple(self._view(claim, snapshot) for claim in self._claims.list_claims()))
 
     def hold_for_move(self, data: object) -> view.ClaimAnswer | Refusal:
         """POST /v1/moves/ID/hold."""
@@ -201,6 +190,11 @@ class ClaimCalls:
         form = forms.read(data, forms.MaintenanceForm, self._rules)
         found = self._claims.set_maintenance(form.reason)
         return _or_refusal(found, lambda kept: view.MaintenanceView(maintenance=kept))
+
+    def get_maintenance(self, data: object) -> view.MaintenanceView:
+        """GET /v1/maintenance."""
+        forms.read(data, forms.Nothing, self._rules)
+        return view.MaintenanceView(maintenance=self._snapshot().book.maintenance)
 
     def forget_instance(self, data: object) -> view.DepartureView | Refusal:
         """POST /v1/instances/UUID/forget."""
@@ -239,8 +233,13 @@ class ClaimCalls:
         )
 
     def _view(self, claim: Claim, snapshot: Snapshot) -> view.ClaimView:
-        holds = claimed(claim, self._facts.sets(snapshot))
+        holds = claimed(claim, snapshot.sets)
         return view.claim_view(claim, now=self._moment(snapshot), holds=holds)
+
+    @property
+    def _rules(self) -> ClaimRules:
+        """The limits of what callers may ask for."""
+        return self._snapshot().rules
 
 
 def _or_refusal(found: T | ClaimRefusal, told: Callable[[T], Answered]) -> Answered | Refusal:

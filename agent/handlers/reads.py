@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from agent.core.fit.host import HostFacts, host_facts
-from agent.core.holds import HostSets, host_sets
 from agent.core.host_config import HostConfig
 from agent.core.report import GuestReport, Health, Report, guests, health, inventory, report
 from agent.core.snapshot import Snapshot
@@ -56,27 +55,18 @@ class Reads:
 
 
 class LatestHostFacts:
-    """The facts and sets of the latest host that was asked about: they hold as long as topology and configuration are
-    the very same objects."""
+    """The facts of the latest host that was asked about: they hold as long as topology and configuration are the very
+    same objects."""
 
     def __init__(self) -> None:
-        self._facts: tuple[HostTopology, HostConfig, HostFacts] | None = None
-        self._sets: tuple[HostTopology, HostConfig, HostSets] | None = None
+        self._known: tuple[HostTopology, HostConfig, HostFacts] | None = None
 
     def of(self, snapshot: Snapshot) -> HostFacts:
         """The facts of this snapshot; from any thread."""
-        known = self._facts
+        known = self._known
         if known is None or known[0] is not snapshot.topology or known[1] is not snapshot.config:
             facts = host_facts(snapshot.topology, snapshot.config)
-            self._facts = known = (snapshot.topology, snapshot.config, facts)
-        return known[2]
-
-    def sets(self, snapshot: Snapshot) -> HostSets:
-        """The CPU sets of this snapshot; from any thread."""
-        known = self._sets
-        if known is None or known[0] is not snapshot.topology or known[1] is not snapshot.config:
-            sets = host_sets(snapshot.topology, snapshot.config)
-            self._sets = known = (snapshot.topology, snapshot.config, sets)
+            self._known = known = (snapshot.topology, snapshot.config, facts)
         return known[2]
 
 
