@@ -97,63 +97,6 @@ def test_a_journal_that_somebody_else_has_locked_fails_the_write_and_works_again
     journal.close()
 
 
-def test_a_journal_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) -> None:
-    Store.open(tmp_path).close()
-    with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute("PRAGMA user_version = 9")
-    database.close()
-    before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(JournalError, match=r"written by a newer compute-agent \(schema 9, this one knows 3\)"):
-        Store.open(tmp_path)
-    assert (tmp_path / FILE).read_bytes() == before
-
-
-# --- written by the release before ----------------------------------------------------------------
-
-FIRST_SCHEMA = """
-    CREATE TABLE identity (
-        only_row INTEGER PRIMARY KEY CHECK (only_row = 1), agent_id TEXT NOT NULL, epoch INTEGER NOT NULL
-    );
-    CREATE TABLE conflict (id TEXT PRIMARY KEY, since TEXT NOT NULL) WITHOUT ROWID;
-    INSERT INTO identity VALUES (1, 'agent-1', 7);
-    INSERT INTO conflict VALUES ('cpu-pinned-twice:cpu:3', '2026-11-30T12:00:00Z');
-    PRAGMA user_version = 1;
-"""
-"""What that release made, without its comments."""
-OLD_DATES = {"cpu-pinned-twice:cpu:3": Since(at="2026-11-30T12:00:00Z")}
-
-
-@pytest.fixture
-def of_before(tmp_path: Path) -> Path:
-    """A folder with the journal and the copy that the release before has left."""
-    for name in (FILE, LAST_GOOD_FILE):
-        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
-            database.executescript(FIRST_SCHEMA)
-    return tmp_path
-
-
-def test_a_journal_of_the_release_before_keeps_its_id_its_count_and_its_dates(of_before: Path) -> None:
-    journal = Store.open(of_before)
-    identity = journal.begin("b")
-    assert (identity.agent_id, identity.epoch, journal.conflict_since()) == ("agent-1", 8, OLD_DATES)
-    journal.remember_conflicts(SINCE)
-    journal.close()
-    assert Store.open(of_before).conflict_since() == SINCE
-
-
-def test_a_copy_of_the_release_before_takes_the_place_of_a_lost_journal(of_before: Path) -> None:
-    (of_before / FILE).unlink()
-    journal = Store.open(of_before)
-    assert (journal.begin("b").agent_id, journal.conflict_since()) == ("agent-1", OLD_DATES)
-
-
-def test_a_journal_of_the_release_before_is_read_on_a_disk_that_takes_no_writes(of_before: Path) -> None:
-    before = (of_before / FILE).read_bytes()
-    journal = Store.unstored(of_before, "The disk is read-only.")
-    assert (journal.begin("b").agent_id, journal.conflict_since()) == ("agent-1", OLD_DATES)
-    assert (of_before / FILE).read_bytes() == before
-
-
 # --- killed in the middle ------------------------------------------------------------------------
 
 WRITER = """

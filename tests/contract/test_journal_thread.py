@@ -44,6 +44,12 @@ class Disk:
     def write(self, rows: Sequence[Row], steps: Sequence[StepRow]) -> None:
         self._store.write(rows, steps)
 
+    def check_room(self) -> None:
+        self._store.check_room()
+
+    def fold(self) -> None:
+        self._store.fold()
+
     def accept_damage(self) -> None:
         self._store.accept_damage()
 

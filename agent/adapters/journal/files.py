@@ -26,6 +26,9 @@ STARTS_TO_SKIP = 100
 MOST_LOG_PAGES = 8000
 """A log this long (32 MiB) is folded in by the very write that makes it so; `LastGood` does it long before, beside."""
 
+RESERVE_BYTES = 256 << 10
+"""Room of the log's own, and what a disk must have left for whoever takes: what frees shall find room on a full one."""
+
 _FRESH = "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known"
 _NOT_DAMAGE = {
     sqlite3.SQLITE_FULL,
@@ -52,6 +55,22 @@ def connect(file: Path) -> sqlite3.Connection:
     except sqlite3.Error:
         database.close()
         raise
+
+
+def reserve(file: Path) -> None:
+    """Give the empty log of an open journal its room, as far as there is any; sqlite writes over it and keeps it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(f"{file}-wal", os.O_WRONLY)
+        try:
+            os.posix_fallocate(handle, 0, RESERVE_BYTES)
+        finally:
+            os.close(handle)
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Of the disk, for others than root; None: its file system does not say. Raises OSError."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
 # --- where the disk takes no writes ---------------------------------------------------------------

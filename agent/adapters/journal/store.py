@@ -12,7 +12,17 @@ from pathlib import Path
 from time import time
 from typing import NamedTuple
 
-from agent.adapters.journal.files import FILE, LAST_GOOD_FILE, connect, read_from, repair, write_copy
+from agent.adapters.journal.files import (
+    FILE,
+    LAST_GOOD_FILE,
+    RESERVE_BYTES,
+    connect,
+    free_bytes,
+    read_from,
+    repair,
+    reserve,
+    write_copy,
+)
 from agent.adapters.journal.last_good import LastGood
 from agent.adapters.journal.lock import StateLock
 from agent.adapters.journal.place import Place
@@ -108,6 +118,8 @@ class Store:
             self._save_copy()
         except JournalError as error:
             LOG.warning("journal has no fresh copy: %s", error)  # the start itself is stored
+        if self._folder is not None:
+            reserve(self._folder / FILE)
         return Identity(agent_id=agent_id, boot_id=boot_id, epoch=epoch + 1)
 
     def conflict_since(self) -> dict[str, Since]:
@@ -174,6 +186,27 @@ class Store:
         if self._last_good is not None:
             self._last_good.wrote(sum(len(row.text or "") for row in rows))
 
+    def check_room(self) -> None:
+        """Raises JournalError where the disk has so little room left that it is for what frees. Writes nothing."""
+        if self._folder is None:
+            return
+        with _told("look how much room there is"):
+            left = free_bytes(self._folder)
+        if left is not None and left < RESERVE_BYTES:
+            raise JournalError(
+                f"The disk of {self._folder} is full ({left >> 10} KiB free; {RESERVE_BYTES >> 10} are kept for what "
+                "frees): nothing new is promised. Make room there; the agent goes on."
+            )
+
+    def fold(self) -> None:
+        """Fold the log into the file, so that the next write begins it anew in the room that it has.
+
+        Raises JournalError.
+        """
+        self.check()
+        with _told("fold its log"):
+            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
     def accept_damage(self) -> None:
         """Whoever runs the host knows that claims may be missing; `Stored.damaged` is None from now on.
 
@@ -234,6 +267,8 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._database.in_transaction:  # the disk did not even take that the one before was rolled back
+            self._database.execute("ROLLBACK")
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield self._database

@@ -49,6 +49,14 @@ class Keeps(Protocol):
         """Store all of these or none."""
         ...
 
+    def check_room(self) -> None:
+        """Raises JournalError where there is no room for more than what frees."""
+        ...
+
+    def fold(self) -> None:
+        """Make room in what it has."""
+        ...
+
     def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         """Store exactly these rows."""
         ...
@@ -100,6 +108,7 @@ class Journal:
         self._storing_since: float | None = None
         self._problem = store.problem
         self._write_problem: str | None = None
+        self._room_problem: str | None = None
         self._owed = Backlog()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -110,7 +119,7 @@ class Journal:
         since = self._storing_since
         if since is not None and self._clock() - since > HANGS_AFTER_S:
             return HANGS
-        return self._write_problem or self._problem
+        return self._write_problem or self._room_problem or self._problem
 
     # --- for every thread ----------------------------------------------------------------------
 
@@ -270,30 +279,40 @@ class Journal:
         """Commit these with what is owed, and tell each; without any, to see whether the disk takes what is owed."""
         asked = [_Asked(write, *_rows_or_fault(write)) for write in writes]
         sound = [one for one in asked if one.rows is not None]
-        error = self._store.problem or self._commit(Backlog(self._owed.all(), *_rows(sound)))
+        error = self._why_no_taker(sound) or self._commit(Backlog(self._owed.all(), *_rows(sound)))
         freed_error = error
         if error is None:
             self._owed.clear()
         else:
             for rows in _rows(one for one in sound if not one.write.is_taker):
                 self._owed.add(rows)
-            if any(one.write.is_taker for one in sound) or self._store.problem is not None:
-                freed_error = self._write_owed()
+            freed_error = self._write_owed()
         for write, _, fault in asked:
-            _tell(write.on_done, fault or (error if write.is_taker else freed_error))
+            _tell(write.on_done, fault or (error if write.is_taker else freed_error) or self._store.problem)
+
+    def _why_no_taker(self, asked: Iterable[_Asked]) -> str | None:
+        """Why nobody may take now, where one of them does; `problem` has it as long as it is so."""
+        self._room_problem = self._told(self._store.check_room)
+        if self._room_problem is not None:
+            self._retry_at = self._clock() + RETRY_S
+        return (self._store.problem or self._room_problem) if any(one.write.is_taker for one in asked) else None
 
     def _write_owed(self) -> str | None:
-        """What only frees is less, and may have room where takers had none."""
-        error = self._commit(self._owed) if self._owed else None
+        """What only frees may have room where takers had none."""
+        if not self._owed:
+            return None
+        self._told(self._store.fold)
+        error = self._commit(self._owed)
         if error is None:
             self._owed.clear()
-        return self._store.problem or error
+        return error
 
     def _commit(self, backlog: Backlog) -> str | None:
         rows, steps = backlog.all()
-        error = self._told(lambda: self._store.write(rows, steps))
+        error = self._told(partial(self._store.write, rows, steps))
         self._write_problem = error
-        self._retry_at = None if error is None else self._clock() + RETRY_S
+        is_well = error is None and self._room_problem is None
+        self._retry_at = None if is_well else self._clock() + RETRY_S
         return error
 
 
