@@ -82,19 +82,7 @@ class Service:
             state_path = Path(settings.state_path)
             lock = StateLock(state_path)
             undo.callback(lock.release)
-            store, identity, since, stored = _begin(state_path, lock)
-            self._journal = Journal(store)
-            undo.callback(self._journal.close, STOP_TIMEOUT_S)
-            self._tracker = Tracker(
-                identity=identity,
-                config=settings.host_config,
-                since=since,
-                moment=lambda: moment(identity.boot_id),
-                journal=self._journal,
-                book=book_of(stored.records, stored.sequence),
-                rules=settings.claim_rules,
-            )
-            self._tracker.transact(_began)
+            damaged = self._open_books(state_path, lock, undo)
             self._libvirt = self._open_libvirt(undo)
             self._udev = UdevMonitor(self._on_udev) if self._libvirt is not None else None
             self._look = host_look(settings, self._libvirt, sysfs_root=settings.sysfs_root)
@@ -107,31 +95,52 @@ class Service:
                 interval_s=settings.interval_s,
             )
             self._pass_ended_at = time.monotonic()
-            self._claims = Claims(
-                self._tracker,
-                self._journal,
-                host=settings.host,
-                facts=LatestHostFacts().of,
-                why_blind=self._why_not_known,
-                reread=self._mark,
-                damaged=stored.damaged,
-            )
-            self._handlers = Handlers(
-                snapshot=lambda: self._tracker.snapshot,
-                clock=time.monotonic,
-                now=rfc3339_now,
-                interval_s=lambda: self._settings.interval_s,
-                alive=self._why_blind,
-                claims=self._claims,
-            )
-            self._api = LocalApi(
-                self._handlers.answer,
-                self._handlers.refuse,
-                Path(settings.socket_dir),
-                settings.socket_group,
-                table=TABLE,
-            )
+            self._serve(damaged)
             self._undo = undo.pop_all()
+
+    def _open_books(self, state_path: Path, lock: StateLock, undo: contextlib.ExitStack) -> str | None:
+        """Take up what the journal has. What was lost of it, one sentence; None: nothing."""
+        store, identity, since, stored = _begin(state_path, lock)
+        self._journal = Journal(store)
+        undo.callback(self._journal.close, STOP_TIMEOUT_S)
+        self._tracker = Tracker(
+            identity=identity,
+            config=self._settings.host_config,
+            since=since,
+            moment=lambda: moment(identity.boot_id),
+            journal=self._journal,
+            book=book_of(stored.records, stored.sequence),
+            rules=self._settings.claim_rules,
+        )
+        self._tracker.transact(_began)
+        return stored.damaged
+
+    def _serve(self, damaged: str | None) -> None:
+        """Make what answers callers."""
+        self._claims = Claims(
+            self._tracker,
+            self._journal,
+            host=self._settings.host,
+            facts=LatestHostFacts().of,
+            why_blind=self._why_not_known,
+            reread=self._mark,
+            damaged=damaged,
+        )
+        self._handlers = Handlers(
+            snapshot=lambda: self._tracker.snapshot,
+            clock=time.monotonic,
+            now=rfc3339_now,
+            interval_s=lambda: self._settings.interval_s,
+            alive=self._why_blind,
+            claims=self._claims,
+        )
+        self._api = LocalApi(
+            self._handlers.answer,
+            self._handlers.refuse,
+            Path(self._settings.socket_dir),
+            self._settings.socket_group,
+            table=TABLE,
+        )
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, which `hold_signals` has kept for us; SIGHUP reloads the configuration.

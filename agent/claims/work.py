@@ -1,13 +1,14 @@
-"""Claims at work: each call is one change of the books under the tracker's lock, and is told once the disk has it."""
+"""All that can be done with claims, moves and groups."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from agent.core.claim import admit, life, moves, seats, steps
+from agent.claims.admissions import Admissions
+from agent.claims.answers import Granted, GroupView, claim_in, unknown
+from agent.claims.commits import STALE_S, Commit, unavailable
+from agent.core.claim import life, moves, seats, steps
 from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.refusal import ClaimRefusal
 from agent.core.claim.values import (
@@ -17,7 +18,6 @@ from agent.core.claim.values import (
     Departure,
     GroupRule,
     Maintenance,
-    Membership,
     Move,
     Outcome,
     Step,
@@ -27,32 +27,9 @@ from agent.core.fit.host import HostFacts
 from agent.core.instance import Group, Instance
 from agent.core.snapshot import Snapshot
 from agent.errors import JournalError
-from agent.tracker import OUTSIDE_TRIES, Tracker
-
-LOG = logging.getLogger(__name__)
-
-STALE_S = 30.0
-"""So long a caller waits for the disk; then it is told that nobody knows, and if the claim is stored later it ends."""
+from agent.tracker import Tracker
 
 Answer = TypeVar("Answer")
-
-
-class Granted(NamedTuple):
-    """A claim as it is now. is_new: this very call made it. remarks: what of the group's policy is only a wish, or only
-    this host's view, one sentence each. guarantee: "host" where a policy that spans hosts was checked on this one."""
-
-    claim: Claim
-    is_new: bool = False
-    remarks: tuple[str, ...] = ()
-    guarantee: str | None = None
-
-
-class GroupView(NamedTuple):
-    """What is known of a server group here. seated: instances of it that count on this host, by uuid."""
-
-    rule: GroupRule
-    members: tuple[Membership, ...]
-    seated: tuple[str, ...]
 
 
 class Repaired(Protocol):
@@ -79,45 +56,19 @@ class Claims:
         reread: Callable[[str], None],
         damaged: str | None = None,
     ) -> None:
-        self._tracker, self._journal = tracker, journal
-        self._host, self._facts = host, facts
+        self._tracker, self._journal, self._host = tracker, journal, host
         self._why_blind, self._reread = why_blind, reread
         self._damaged = damaged
         self._began_at_s = tracker.moment().monotonic_s
-        self._commits: dict[str, _Commit] = {}
-        self._commits_lock = threading.Lock()
-
-    # --- making one --------------------------------------------------------------------------------
+        self._admissions = Admissions(tracker, host=host, facts=facts, why_not_ready=self.why_not_ready)
 
     def claim(self, request: ClaimRequest) -> Granted | ClaimRefusal:
         """Admit the guest, or say why not. Once: the same request under the same claim id gets the same answer."""
-        commit = _Commit()
-        answer = self._admitted(request, commit)
+        answer = self._admissions.claim(request)
         if isinstance(answer, ClaimRefusal):
             return answer
-        granted = self._granted(answer, request.group, is_new=commit.is_wanted)
-        if commit.is_wanted:
-            return self._told(granted, commit)
-        return self._after_pending(granted)
-
-    def _admitted(self, request: ClaimRequest, commit: _Commit) -> Claim | ClaimRefusal:
-        for attempt in range(OUTSIDE_TRIES + 1):
-            base = self._tracker.snapshot
-            verdict = None if attempt == OUTSIDE_TRIES else self._verdict(request, base)
-            entering = _Entering(self, request, verdict, commit)
-            try:
-                answer = self._tracker.transact(entering.enter, on_done=entering.on_done)
-            except JournalError as error:
-                return _unavailable(str(error))
-            if answer is not None:
-                return answer
-        raise AssertionError("the last try decides under the lock")
-
-    def _verdict(self, request: ClaimRequest, snapshot: Snapshot) -> admit.Verdict | None:
-        """Outside the lock; None where the id was used already, which only the lock can tell for sure."""
-        if admit.known(snapshot.book, request) is not None or self.why_not_ready(snapshot) is not None:
-            return None
-        return admit.decide(request, snapshot, self._facts(snapshot), self._tracker.moment(), self._host)
+        claim, is_new = answer
+        return self._granted(claim, request.group, is_new=is_new)
 
     def why_not_ready(self, snapshot: Snapshot) -> str | None:
         """Why nothing can be admitted now; None: it can."""
@@ -130,33 +81,13 @@ class Claims:
         """Whatever had been promised before the damage has run out by now, or has come and is seen."""
         return self._tracker.moment().monotonic_s - self._began_at_s > max(snapshot.rules.ttl_s.values())
 
-    def enter(
-        self, current: Snapshot, draft: Draft, request: ClaimRequest, verdict: admit.Verdict | None
-    ) -> Claim | ClaimRefusal | None:
-        """Under the lock. None: what was found outside is of the past."""
-        answer = admit.known(current.book, request)
-        if answer is not None:
-            return answer
-        not_ready = self.why_not_ready(current)
-        if not_ready is not None:
-            return ClaimRefusal(code="AgentNotReady", message=not_ready, retry="later")
-        facts = self._facts(current)
-        if verdict is None:
-            verdict = admit.decide(request, current, facts, draft.now, self._host)
-        if verdict.refusal is not None:
-            admit.refuse(draft, request, verdict)
-            return verdict.refusal
-        if not admit.holds_still(request, verdict, current, facts, self._host):
-            return None
-        return admit.enter(draft, request, verdict, current)
-
     # --- what becomes of it --------------------------------------------------------------------------
 
     def recheck(self, claim_id: str, group: Group | None = None) -> Granted | ClaimRefusal:
         """Before the guest comes: whether its seat still is one, against domains and seats taken earlier; renews."""
 
         def check(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
-            claim = _claim_of(current.book, claim_id)
+            claim = claim_in(current.book, claim_id)
             if isinstance(claim, ClaimRefusal):
                 return claim
             asked = group or _group_of(current.book, claim)
@@ -171,8 +102,7 @@ class Claims:
             )
             if violated is None:
                 return life.renew(draft, claim, None)
-            message = seats.group_message("pre_live_migration", violated)
-            return ClaimRefusal(code="GroupAffinityViolation", message=message, retry="elsewhere", reasons=(violated,))
+            return seats.refused(seats.way_of(claim.kind, is_recheck=True), violated)
 
         return self._changed(check, group)
 
@@ -180,7 +110,7 @@ class Claims:
         """The guest has come, as its domain shows; a change in place has been made."""
 
         def confirm(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
-            claim = _claim_of(current.book, claim_id)
+            claim = claim_in(current.book, claim_id)
             if isinstance(claim, ClaimRefusal):
                 return claim
             return steps.confirm(draft, claim, current.ledger.sightings.get(claim.instance.uuid))
@@ -196,7 +126,7 @@ class Claims:
         """A new deadline. ttl_s: None: as long as at first."""
 
         def renew(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
-            claim = _claim_of(current.book, claim_id)
+            claim = claim_in(current.book, claim_id)
             return claim if isinstance(claim, ClaimRefusal) else life.renew(draft, claim, ttl_s)
 
         return self._changed(renew)
@@ -219,7 +149,7 @@ class Claims:
             claim = current.book.claims.get(claim_id)
             if claim is not None:
                 return life.release(draft, claim, reason)
-            return current.book.tombstones.get(claim_id) or _unknown(claim_id)
+            return current.book.tombstones.get(claim_id) or unknown(claim_id)
 
         return self._ended(release)
 
@@ -227,7 +157,7 @@ class Claims:
         """What the guest's domain holds is what its claim holds from now on."""
 
         def accept(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
-            claim = _claim_of(current.book, claim_id)
+            claim = claim_in(current.book, claim_id)
             if isinstance(claim, ClaimRefusal):
                 return claim
             seen = current.ledger.sightings.get(claim.instance.uuid)
@@ -327,7 +257,7 @@ class Claims:
 
     def accept_journal(self) -> ClaimRefusal | None:
         """The operator says that a damaged journal's books are right as they are."""
-        commit = _Commit()
+        commit = Commit()
         self._journal.accept_damage(commit.settle)
         problem = commit.outcome(STALE_S)
         if problem is None:
@@ -339,53 +269,13 @@ class Claims:
     def get_claim(self, claim_id: str) -> Claim | Tombstone | ClaimRefusal:
         """A claim, or how it ended."""
         book = self._tracker.snapshot.book
-        return book.claims.get(claim_id) or book.tombstones.get(claim_id) or _unknown(claim_id)
+        return book.claims.get(claim_id) or book.tombstones.get(claim_id) or unknown(claim_id)
 
     def list_claims(self) -> tuple[Claim, ...]:
         """All that have not ended, the earliest first."""
         return tuple(sorted(self._tracker.snapshot.book.claims.values(), key=lambda one: (one.sequence, one.claim_id)))
 
     # --- telling it once the disk has it -----------------------------------------------------------
-
-    def _told(self, granted: Granted, commit: _Commit) -> Granted | ClaimRefusal:
-        problem = commit.outcome(STALE_S)
-        return self._as_it_is_now(granted) if problem is None else problem
-
-    def _as_it_is_now(self, granted: Granted) -> Granted | ClaimRefusal:
-        claim = _claim_of(self._tracker.snapshot.book, granted.claim.claim_id)
-        return claim if isinstance(claim, ClaimRefusal) else granted._replace(claim=claim)
-
-    def _after_pending(self, granted: Granted) -> Granted | ClaimRefusal:
-        """Another call made the claim: where its commit is under way, that decides this answer too."""
-        with self._commits_lock:
-            commit = self._commits.get(granted.claim.claim_id)
-        return self._as_it_is_now(granted) if commit is None else self._told(granted, commit)
-
-    def begin_commit(self, claim_id: str, commit: _Commit) -> None:
-        """Under the tracker's lock: calls that come for the same claim wait for this commit."""
-        commit.is_wanted = True
-        with self._commits_lock:
-            self._commits[claim_id] = commit
-
-    def end_commit(self, claim_id: str, commit: _Commit, problem: str | None) -> None:
-        """On the journal's thread: the claim is reserved, or was never there."""
-        is_awaited = commit.begin_settling()
-
-        def settle(current: Snapshot, draft: Draft) -> None:
-            claim = current.book.claims.get(claim_id)
-            if claim is None or claim.state != "pending":
-                return
-            if problem is not None:
-                draft.take_back(claim)
-            elif is_awaited:
-                draft.settle(claim)
-            else:
-                life.abort(draft, draft.settle(claim), None, "stored too late for whoever asked")
-
-        self._tracker.transact(settle)
-        with self._commits_lock:
-            self._commits.pop(claim_id, None)
-        commit.settle(problem)
 
     def _changed(
         self, make: Callable[[Snapshot, Draft], Claim | ClaimRefusal], group: Group | None = None
@@ -401,7 +291,7 @@ class Claims:
 
     def _stored(self, make: Callable[[Snapshot, Draft], Answer], *, is_freeing: bool = False) -> Answer | ClaimRefusal:
         """is_freeing: it counts at once, and is told though the disk takes it only later."""
-        commit = _Commit()
+        commit = Commit()
 
         def change(current: Snapshot, draft: Draft) -> Answer:
             before = draft.book
@@ -419,7 +309,7 @@ class Claims:
                 claim_id=error.claim.claim_id,
             )
         except JournalError as error:
-            return _unavailable(str(error))
+            return unavailable(str(error))
         except moves.MoveHasEnded as error:
             return ClaimRefusal(code="IllegalTransition", message=str(error), retry="never")
         if not commit.is_wanted:
@@ -434,77 +324,6 @@ class Claims:
             asked, claim.instance.uuid, snapshot.book, snapshot.ledger.sightings, host=self._host
         )
         return Granted(claim, is_new, remarks, seats.guarantee_of(asked))
-
-
-class _Entering:
-    """One try to make a claim: what happens under the lock, and what once the journal is done with it."""
-
-    def __init__(self, claims: Claims, request: ClaimRequest, verdict: admit.Verdict | None, commit: _Commit) -> None:
-        self._claims, self._request, self._verdict, self._commit = claims, request, verdict, commit
-
-    def enter(self, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
-        """Under the lock."""
-        answer = self._claims.enter(current, draft, self._request, self._verdict)
-        if isinstance(answer, Claim) and draft.book is not current.book:
-            self._claims.begin_commit(answer.claim_id, self._commit)
-        return answer
-
-    def on_done(self, problem: str | None) -> None:
-        """On the journal's thread."""
-        if self._commit.is_wanted:
-            self._claims.end_commit(self._request.claim_id, self._commit, problem)
-
-
-class _Commit:
-    """One write that somebody waits for. is_wanted: there is one."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._is_settling = self._is_done = self._is_given_up = False
-        self._problem: str | None = None
-        self.is_wanted = False
-
-    def begin_settling(self) -> bool:
-        """The journal is done with it: from now on whoever waits does so to the end. False: nobody waits any more."""
-        with self._changed:
-            self._is_settling = True
-            return not self._is_given_up
-
-    def settle(self, problem: str | None) -> None:
-        """It is on the disk, or why not."""
-        with self._changed:
-            self._problem = problem
-            self._is_settling = self._is_done = True
-            self._changed.notify_all()
-
-    def outcome(self, timeout_s: float) -> ClaimRefusal | None:
-        """None once it is on the disk."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._is_settling, timeout_s):
-                self._is_given_up = True
-                return _unavailable(
-                    f"The disk of the state folder has not answered for {timeout_s:.0f} s, so nothing can be promised:"
-                    " see the kernel's log; what is stored later all the same ends by itself"
-                )
-            self._changed.wait_for(lambda: self._is_done)
-            return None if self._problem is None else _unavailable(self._problem)
-
-
-def _unavailable(message: str) -> ClaimRefusal:
-    return ClaimRefusal(code="JournalUnavailable", message=message, retry="elsewhere")
-
-
-def _claim_of(book: Book, claim_id: str) -> Claim | ClaimRefusal:
-    claim = book.claims.get(claim_id)
-    if claim is not None:
-        return claim
-    tombstone = book.tombstones.get(claim_id)
-    return _unknown(claim_id) if tombstone is None else admit.ended(tombstone)
-
-
-def _unknown(claim_id: str) -> ClaimRefusal:
-    message = f"There is no claim {claim_id} on this host, and none is remembered: see `agentctl claim list`"
-    return ClaimRefusal(code="ClaimNotFound", message=message, retry="never", claim_id=claim_id)
 
 
 def _group_of(book: Book, claim: Claim) -> Group | None:

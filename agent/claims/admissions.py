@@ -1,0 +1,143 @@
+"""Making a claim: worked out outside of the lock, entered under it, told once the disk has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from agent.claims.answers import claim_in
+from agent.claims.commits import STALE_S, Commit, unavailable
+from agent.core.claim import admit, life
+from agent.core.claim.book import Draft
+from agent.core.claim.refusal import ClaimRefusal
+from agent.core.claim.values import Claim, ClaimRequest
+from agent.core.fit.host import HostFacts
+from agent.core.snapshot import Snapshot
+from agent.errors import JournalError
+from agent.tracker import OUTSIDE_TRIES, Tracker
+
+
+class Admissions:
+    """host: this one's name, as conductors know it. facts: of a snapshot's topology and configuration. why_not_ready:
+    why nobody can be admitted on a picture; None: somebody can."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        *,
+        host: str,
+        facts: Callable[[Snapshot], HostFacts],
+        why_not_ready: Callable[[Snapshot], str | None],
+    ) -> None:
+        self._tracker, self._host, self._facts = tracker, host, facts
+        self._why_not_ready = why_not_ready
+        self._commits: dict[str, Commit] = {}
+        self._commits_lock = threading.Lock()
+
+    def claim(self, request: ClaimRequest) -> tuple[Claim, bool] | ClaimRefusal:
+        """The claim as the disk has it, and whether this very call made it; or why not.
+
+        Once: the same request under the same claim id gets the same answer.
+        """
+        commit = Commit()
+        answer = self._entered(request, commit)
+        if isinstance(answer, ClaimRefusal):
+            return answer
+        awaited = commit if commit.is_wanted else self._commit_of(answer.claim_id)
+        problem = None if awaited is None else awaited.outcome(STALE_S)
+        if problem is not None:
+            return problem
+        claim = claim_in(self._tracker.snapshot.book, answer.claim_id)
+        return claim if isinstance(claim, ClaimRefusal) else (claim, commit.is_wanted)
+
+    def _entered(self, request: ClaimRequest, commit: Commit) -> Claim | ClaimRefusal:
+        for attempt in range(OUTSIDE_TRIES + 1):
+            verdict = None if attempt == OUTSIDE_TRIES else self._verdict(request)
+            entry = _Entry(self, request, verdict, commit)
+            try:
+                answer = self._tracker.transact(entry.make, on_done=entry.on_done)
+            except JournalError as error:
+                return unavailable(str(error))
+            if answer is not None:
+                return answer
+        raise AssertionError("the last try decides under the lock")
+
+    def _verdict(self, request: ClaimRequest) -> admit.Verdict | None:
+        """Outside the lock; None where that can tell nothing: the id is known, or nobody can be admitted."""
+        snapshot = self._tracker.snapshot
+        if admit.known(snapshot.book, request) is not None or self._why_not_ready(snapshot) is not None:
+            return None
+        return admit.decide(request, snapshot, self._facts(snapshot), self._tracker.moment(), self._host)
+
+    def enter(
+        self, current: Snapshot, draft: Draft, request: ClaimRequest, verdict: admit.Verdict | None
+    ) -> Claim | ClaimRefusal | None:
+        """Under the lock. None: what was found outside is of the past."""
+        answer = admit.known(current.book, request)
+        if answer is not None:
+            return answer
+        not_ready = self._why_not_ready(current)
+        if not_ready is not None:
+            return ClaimRefusal(code="AgentNotReady", message=not_ready, retry="later")
+        facts = self._facts(current)
+        if verdict is None:
+            verdict = admit.decide(request, current, facts, draft.now, self._host)
+        if verdict.refusal is not None:
+            admit.refuse(draft, request, verdict)
+            return verdict.refusal
+        if not admit.holds_still(request, verdict, current, facts, self._host):
+            return None
+        return admit.enter(draft, request, verdict, current)
+
+    def begin_commit(self, claim_id: str, commit: Commit) -> None:
+        """Under the tracker's lock: calls that come for the same claim wait for this commit."""
+        commit.is_wanted = True
+        with self._commits_lock:
+            self._commits[claim_id] = commit
+
+    def end_commit(self, claim_id: str, commit: Commit, problem: str | None) -> None:
+        """On the journal's thread: the claim is reserved, or was never there."""
+        is_awaited = commit.begin_settling()
+
+        def settle(current: Snapshot, draft: Draft) -> None:
+            claim = current.book.claims.get(claim_id)
+            if claim is None or claim.state != "pending":
+                return
+            if problem is not None:
+                draft.take_back(claim)
+            elif is_awaited:
+                draft.settle(claim)
+            else:
+                life.abort(draft, draft.settle(claim), None, "stored too late for whoever asked")
+
+        try:
+            self._tracker.transact(settle)
+        finally:
+            with self._commits_lock:
+                self._commits.pop(claim_id, None)
+            commit.settle(problem)
+
+    def _commit_of(self, claim_id: str) -> Commit | None:
+        with self._commits_lock:
+            return self._commits.get(claim_id)
+
+
+class _Entry:
+    """One try to make a claim: what happens under the lock, and what once the journal is done with it."""
+
+    def __init__(
+        self, admissions: Admissions, request: ClaimRequest, verdict: admit.Verdict | None, commit: Commit
+    ) -> None:
+        self._admissions, self._request, self._verdict, self._commit = admissions, request, verdict, commit
+
+    def make(self, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
+        """Under the lock."""
+        answer = self._admissions.enter(current, draft, self._request, self._verdict)
+        if isinstance(answer, Claim) and draft.book is not current.book:
+            self._admissions.begin_commit(answer.claim_id, self._commit)
+        return answer
+
+    def on_done(self, problem: str | None) -> None:
+        """On the journal's thread; of a refusal nobody waits to be told."""
+        if self._commit.is_wanted:
+            self._admissions.end_commit(self._request.claim_id, self._commit, problem)
