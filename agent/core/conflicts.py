@@ -27,6 +27,11 @@ ConflictKind = Literal[
     "memory-elsewhere",
     "domain-lost-by-libvirt",
     "group-violated",
+    "claim-drift",
+    "claim-overdue",
+    "arrived-without-claim",
+    "guest-elsewhere",
+    "migration-stuck",
 ]
 
 IN_EACH_OTHERS_WAY: frozenset[ConflictKind] = frozenset(

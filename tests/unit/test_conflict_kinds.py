@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import get_args
 
 import msgspec
+from immutables import Map
 
+from agent.core.claim.book import Book
+from agent.core.claim.values import Departure, State, Tombstone
 from agent.core.conflicts import IN_EACH_OTHERS_WAY, Conflict, ConflictKind
 from agent.core.cpuset import CpuSet
-from agent.core.guest import Sighting
+from agent.core.guest import RunIdentity, Sighting
 from agent.core.instance import Group
-from tests.builders import Host, function, guest, h2x4, h8, ht8
+from tests.builders import Host, function, guest, h2x4, h8, ht8, uuid_of
 from tests.seating import Desk, on
+from tests.unit.promises import book_with, claim_of, place, rows_of
 
 ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
 PF, VF, ABSENT = "0000:3b:00.0", "0000:3b:02.0", "0000:99:00.0"
@@ -47,7 +51,48 @@ def _group(*names: str) -> list[Conflict]:
     return desk.rows()
 
 
-BY_THE_BOOK: dict[ConflictKind, Callable[..., list[Conflict]]] = {"group-violated": _group}
+def _claimed(state: State) -> Callable[..., tuple[Conflict, ...]]:
+    """Of guests that are not seen, each with a claim in this state."""
+
+    def rows(*names: str) -> tuple[Conflict, ...]:
+        claims = [claim_of(name, place(2 + n), state=state, move_id="m", peer="n2") for n, name in enumerate(names)]
+        return rows_of(h8(), book_with(*claims))
+
+    return rows
+
+
+def _drifted(*names: str) -> tuple[Conflict, ...]:
+    """Of guests on other CPUs than they were promised."""
+    claims = [claim_of(name, place(2 + n), state="resident") for n, name in enumerate(names)]
+    return rows_of(h8(), book_with(*claims), *(guest(name, {0: 5 + n}, node=0) for n, name in enumerate(names)))
+
+
+def _moved(*names: str) -> tuple[Conflict, ...]:
+    """Of guests that were said to live on another host."""
+    away = {uuid_of(name): Departure(instance=uuid_of(name), at="", moved_to="n2") for name in names}
+    return rows_of(h8(), Book(departures=Map(away)), *map(guest, names))
+
+
+def _late(*names: str) -> tuple[Conflict, ...]:
+    """Of guests that came though their claims had been aborted."""
+    graves = [
+        Tombstone(claim_id=name, ending="aborted", ended_at="", at_s=0.0, sequence=1, claim=claim_of(name))
+        for name in names
+    ]
+    book = Book(
+        tombstones=Map({one.claim_id: one for one in graves}), ends=Map({uuid_of(name): (name,) for name in names})
+    )
+    return rows_of(h8(), book, *(guest(name, run=RunIdentity(libvirt_id=1, pid=7)) for name in names))
+
+
+BY_THE_BOOK: dict[ConflictKind, Callable[..., Collection[Conflict]]] = {
+    "group-violated": _group,
+    "claim-drift": _drifted,
+    "claim-overdue": _claimed("overdue"),
+    "migration-stuck": _claimed("doubtful"),
+    "guest-elsewhere": _moved,
+    "arrived-without-claim": _late,
+}
 """Kinds that only a book of claims brings, by the names of the guests in them."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostTopology
-from agent.core.usage import CellUsage, Folded, HostUsage, fold
+from agent.core.usage import CellUsage, HostUsage, fold
 from agent.formats.wire import from_json, to_json
 from tests.unit.strategies import CONFIGS, SIGHTINGS, TOPOLOGIES
 
@@ -61,7 +62,8 @@ def test_what_was_folded_survives_the_wire(
     topology: HostTopology, config: HostConfig, guests: list[Sighting]
 ) -> None:
     made = fold(topology, config, guests)
-    assert from_json(to_json(made), Folded) == made
+    assert from_json(to_json(made.usage), Usage) == made.usage
+    assert from_json(to_json(made.conflicts), tuple[Conflict, ...]) == made.conflicts
 
 
 @given(TOPOLOGIES, CONFIGS, st.lists(SIGHTINGS, max_size=4, unique_by=lambda one: one.uuid))

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from agent.core.arrival import arrived
+from agent.core.claim.drift import drift
 from agent.core.claim.values import Claim, State
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet, union
@@ -30,7 +31,8 @@ class Promise(NamedTuple):
     owner: the domain when one is seen, else the claim. claims: those that hold, the earliest first. holds: what is
     seen of it and what its claims hold, each id once and of each amount the most. extra: what the claims hold beyond
     what is seen. claimant: as the owner of that part. holders: a row for each CPU of it; adds: there is any such part.
-    unsettled: pages of a domain that is still coming, which the kernel may not have given it yet.
+    unsettled: pages of a domain that is still coming, which the kernel may not have given it yet. drift: in what its
+    domain differs from its resident claim.
     """
 
     instance: str
@@ -42,6 +44,7 @@ class Promise(NamedTuple):
     holders: tuple[CpuHolder, ...] = ()
     adds: bool = False
     unsettled: tuple[PageHold, ...] = ()
+    drift: tuple[str, ...] = ()
 
 
 def claimed(claim: Claim, sets: HostSets) -> Holds:
@@ -68,7 +71,8 @@ def promise_of(claims: Iterable[Claim], seen: Sighting | None, seen_holds: Holds
     sighting."""
     holding = tuple(claim for claim in claims if claim.state != "ended")
     instance = holding[0].instance
-    promised = merged(claimed(claim, sets) for claim in holding)
+    parts = [claimed(claim, sets) for claim in holding]
+    promised = merged(parts)
     extra = promised if seen_holds is None else beyond(promised, seen_holds)
     claimant = Owner(type="claim", uuid=instance.uuid, name=instance.name)
     cpus = extra.cpus | extra.sibling_cpus
@@ -83,6 +87,14 @@ def promise_of(claims: Iterable[Claim], seen: Sighting | None, seen_holds: Holds
         holders=tuple(CpuHolder(cpu=cpu, owners=(claimant,)) for cpu in cpus),
         adds=bool(cpus) or _has_amounts(extra),
         unsettled=seen_holds.pages if is_coming and seen_holds is not None else (),
+        drift=next(
+            (
+                drift(claim, part, seen, seen_holds)
+                for claim, part in zip(holding, parts, strict=True)
+                if claim.state == "resident"
+            ),
+            (),
+        ),
     )
 
 
