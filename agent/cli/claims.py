@@ -190,8 +190,8 @@ class RenewClaim(ClaimCommand):
         return self.told(client.renew_claim(options.claim, options.ttl), whole=False)
 
 
-class AbortClaim(ClaimCommand):
-    """Give a place back whose guest does not come; of an id that is not known yet: refuse whoever claims under it."""
+class EndClaim(ClaimCommand):
+    """Ends a claim."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds why."""
@@ -199,17 +199,21 @@ class AbortClaim(ClaimCommand):
         parser.add_argument("--reason", metavar="TEXT", help="one sentence for whoever reads the claim later")
         return parser
 
+
+class AbortClaim(EndClaim):
+    """Give a place back whose guest does not come; of an id that is not known yet: refuse whoever claims under it."""
+
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
         """The claim after that."""
         return self.told(client.abort_claim(options.claim, options.reason), whole=False)
 
 
-class ReleaseClaim(ClaimCommand):
+class ReleaseClaim(EndClaim):
     """End the claim of a guest that is not to be here any more; a domain that runs holds on by itself."""
 
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
         """The claim after that."""
-        return self.told(client.release_claim(options.claim), whole=False)
+        return self.told(client.release_claim(options.claim, options.reason), whole=False)
 
 
 class AcceptObserved(ClaimCommand):

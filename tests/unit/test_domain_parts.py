@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.arrival import arrived
 from agent.core.cpuset import CpuSet
 from agent.core.fit.decide import fit
 from agent.core.guest import Sighting
@@ -19,7 +20,6 @@ from agent.core.ledger import Holds
 from agent.core.pci import PciAddress
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.core.topology import Cpu, HostCell, HostTopology
-from agent.core.arrival import arrived
 from agent.formats.domain_xml import read_domain
 from agent.formats.xml_text import Element, parse_xml
 from agent.render.domain_parts import domain_parts, merged, xml_text
