@@ -55,11 +55,10 @@ def _cell_faults(binding: InstanceRequest, path: str) -> Iterator[str]:
 
 def _cpu_faults(binding: InstanceRequest, path: str) -> Iterator[str]:
     pinned = binding.pinned
-    is_all = pinned == CpuSet(range(binding.vcpus))
-    if binding.cpu_policy == "dedicated" and not is_all:
+    if binding.cpu_policy == "dedicated" and pinned != CpuSet(range(binding.vcpus)):
         yield f"{path}.cpu_policy: dedicated, but not all vCPUs are pinned ones of a cell"
-    if binding.cpu_policy == "mixed" and (is_all or not pinned):
-        yield f"{path}.cpu_policy: mixed, but {'all' if pinned else 'no'} vCPUs are pinned ones of a cell"
+    if binding.cpu_policy == "mixed" and not pinned:
+        yield f"{path}.cpu_policy: mixed, but no vCPUs are pinned ones of a cell"
     if binding.cpu_policy in {None, "shared"} and pinned:
         yield f"{path}.cpu_policy: vCPUs {pinned} are pinned ones of a cell, so dedicated or mixed is expected"
     if strangers := binding.realtime - pinned:

@@ -149,7 +149,7 @@ def _union_faults(data: object, kinds: tuple[Any, ...], path: str) -> Iterator[s
 
 
 def _tuple_faults(data: object, kind: Any, path: str) -> Iterator[str]:
-    if not isinstance(data, list):
+    if not isinstance(data, list | tuple):
         yield _told(path, f"a list is expected, not {_shown(data)}")
         return
     for place, item in enumerate(data):
