@@ -9,7 +9,7 @@ from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
 from agent.core.topology import HostTopology
-from agent.core.usage import CellUsage, HostUsage, fold
+from agent.core.usage import CellUsage, HostUsage, Usage, fold
 from agent.formats.wire import from_json, to_json
 from tests.unit.strategies import CONFIGS, SIGHTINGS, TOPOLOGIES
 

@@ -1,4 +1,4 @@
-"""Where a running guest's domain holds other things than its claim (LEDGER R7)."""
+"""Where a running guest's domain holds other things than its claim."""
 
 from __future__ import annotations
 
