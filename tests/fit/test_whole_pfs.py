@@ -160,6 +160,22 @@ def test_sixteen_cards_of_six_products_are_decided(seed: int) -> None:
     assert given_is_right(cards, requests, offer, CpuSet([0])) == can
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_sixteen_cards_of_two_makes_are_decided_when_requests_overlap(seed: int) -> None:
+    chance = random.Random(seed)
+    cards = [(PFS[number % 2], 0, tuple(chance.randint(0, 4) for _ in PRODUCTS)) for number in range(16)]
+    whole = chance.sample(range(0, 16, 2), 2) + chance.sample(range(1, 16, 2), 5)
+    left = [sum(many[n] for card, (_, _, many) in enumerate(cards) if card not in whole) for n in range(len(PRODUCTS))]
+    requests = [asks("even", 2, PFS[:1], "type-PF"), asks("odd", 5, PFS[1:], "type-PF")]
+    for first in range(0, len(PRODUCTS), 2):
+        # the second takes what the first product leaves as well
+        of_two = min(left[first], 3)
+        requests.append(asks(f"one{first}", left[first] - of_two, PRODUCTS[first : first + 1], "type-VF"))
+        requests.append(asks(f"two{first}", left[first + 1] + of_two, PRODUCTS[first : first + 2], "type-VF"))
+    requests = [request for request in requests if request.count]
+    assert given_is_right(cards, requests, room_of(cards).offer(), CpuSet([0]))
+
+
 def test_whole_cards_are_taken_near_the_guest_where_they_can_be() -> None:
     cards = [(product, 1 - cell, many) for cell, (product, _, many) in zip((0, 1) * 8, many_cards(16, 3), strict=True)]
     requests = [asks("whole", 4, PFS, "type-PF"), *(asks(name, 4, (name,), "type-VF") for name in PRODUCTS)]
