@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,57 +10,10 @@ import pytest
 from agent.adapters.journal import HANGS, HANGS_AFTER_S, Journal, Store
 from agent.core.conflicts import Since
 from agent.errors import JournalError
-from agent.formats.journal_rows import Row, StepRow
+from tests.contract.journal_disk import PATIENCE_S, Disk
 from tests.functional.lab import wait_until
 
-PATIENCE_S = 60.0
 FIRST, SECOND, THIRD = ({"c": Since(at=f"2026-11-30T1{hour}:00:00Z")} for hour in range(3))
-
-
-class Disk:
-    """A real store, each write of which waits for `go` and then fails with `fault` if there is one."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.begun = threading.Semaphore(0)
-        self.go = threading.Semaphore(0)
-        self.fault: Exception | None = None
-        self.writes: list[Mapping[str, Since]] = []
-        self.closed_in: str | None = None
-
-    @property
-    def problem(self) -> str | None:
-        return self._store.problem
-
-    def remember_conflicts(self, since: Mapping[str, Since]) -> None:
-        self.begun.release()
-        assert self.go.acquire(timeout=PATIENCE_S)
-        self.writes.append(since)
-        if self.fault is not None:
-            raise self.fault
-        self._store.remember_conflicts(since)
-
-    def write(self, rows: Sequence[Row], steps: Sequence[StepRow]) -> None:
-        self._store.write(rows, steps)
-
-    def check_room(self) -> None:
-        self._store.check_room()
-
-    def fold(self) -> None:
-        self._store.fold()
-
-    def accept_damage(self) -> None:
-        self._store.accept_damage()
-
-    def check(self) -> None:
-        self._store.check()
-
-    def upkeep(self) -> float | None:
-        return self._store.upkeep()
-
-    def close(self) -> None:
-        self._store.close()
-        self.closed_in = threading.current_thread().name
 
 
 class Bench:

@@ -77,6 +77,7 @@ class Store:
         self._place = None if folder is None else Place(folder / FILE)
         self._since: dict[str, Since] | None = None
         self._wall = wall
+        self._is_closed = False
         self._last_good = None if folder is None else LastGood(folder, self.check)
 
     @classmethod
@@ -240,7 +241,10 @@ class Store:
     # --- its end -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close, after a last good copy where the folder is ours and the disk allows one."""
+        """Close, after a last good copy where the folder is ours and the disk allows one. Fine to repeat."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._last_good is not None:
             self._last_good.end()
         try:

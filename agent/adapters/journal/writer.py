@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -93,9 +94,9 @@ class Journal:
     All writes that wait go into one transaction, in the order of the calls.
     """
 
-    def __init__(self, store: Keeps, clock: Callable[[], float] = time.monotonic) -> None:
-        """clock: monotonic seconds."""
-        self._store, self._clock = store, clock
+    def __init__(self, store: Keeps, clock: Callable[[], float] = time.monotonic, *, lazy_s: float = LAZY_S) -> None:
+        """clock: monotonic seconds. lazy_s: so long a write that may wait for another does wait."""
+        self._store, self._clock, self._lazy_s = store, clock, lazy_s
         self._changed = threading.Condition()
         self._queue: list[Write] = []
         self._accepted: list[OnDone] = []
@@ -110,6 +111,7 @@ class Journal:
         self._write_problem: str | None = None
         self._room_problem: str | None = None
         self._owed = Backlog()
+        self._untold: deque[OnDone] = deque()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -144,7 +146,7 @@ class Journal:
         with self._open():
             self._queue.append(Write(records, steps, is_taker, is_lazy, on_done))
             if is_lazy:
-                self._lazy_at = self._lazy_at or self._clock() + LAZY_S
+                self._lazy_at = self._lazy_at or self._clock() + self._lazy_s
 
     def accept_damage(self, on_done: OnDone) -> None:
         """Have it stored that claims may be missing and that this is known (`Store.accept_damage`).
@@ -208,11 +210,11 @@ class Journal:
     def _refuse(self) -> None:
         """Whoever waits for the disk must not wait for ever."""
         self._retry_at = self._upkeep_at = None
-        while (turn := self._next()) is not None:
-            for write in turn.writes:
-                _tell(write.on_done, ENDED)
-            for on_done in turn.accepted:
-                _tell(on_done, ENDED)
+        while True:
+            while self._untold:
+                self._tell(ENDED)
+            if self._next() is None:
+                return
 
     def _next(self) -> _Turn | None:
         """Waits for what is to be done next; None: closed, and nothing is left to be done."""
@@ -226,6 +228,7 @@ class Journal:
             )
             self._queue, self._accepted, self._wanted, self._is_to_check = [], [], None, False
             self._lazy_at = None
+        self._untold.extend([*(write.on_done for write in turn.writes), *turn.accepted])
         return turn
 
     def _is_up(self) -> bool:
@@ -247,8 +250,8 @@ class Journal:
         is_retry_due = self._retry_at is not None and self._retry_at <= self._clock()
         if turn.writes or is_retry_due:
             self._write(turn.writes)
-        for on_done in turn.accepted:
-            _tell(on_done, self._told(self._store.accept_damage))
+        for _ in turn.accepted:
+            self._tell(self._told(self._store.accept_damage))
         if turn.since is not None:
             self._remember(turn.since)
         elif turn.is_to_check:
@@ -273,6 +276,14 @@ class Journal:
             self._storing_since = None
         return None
 
+    def _tell(self, outcome: str | None) -> None:
+        """The next of those who wait for an answer."""
+        on_done = self._untold.popleft()
+        try:
+            on_done(outcome)
+        except Exception:  # a fault of one who asked must not cost the others their answer
+            LOG.exception("whoever asked the journal for a write has failed on its answer")
+
     # --- changes of the books ------------------------------------------------------------------
 
     def _write(self, writes: Sequence[Write]) -> None:
@@ -288,7 +299,7 @@ class Journal:
                 self._owed.add(rows)
             freed_error = self._write_owed()
         for write, _, fault in asked:
-            _tell(write.on_done, fault or (error if write.is_taker else freed_error) or self._store.problem)
+            self._tell(fault or (error if write.is_taker else freed_error) or self._store.problem)
 
     def _why_no_taker(self, asked: Iterable[_Asked]) -> str | None:
         """Why nobody may take now, where one of them does; `problem` has it as long as it is so."""
@@ -334,10 +345,3 @@ def _rows_or_fault(write: Write) -> tuple[Rows | None, str | None]:
 
 def _rows(asked: Iterable[_Asked]) -> Iterator[Rows]:
     return (one.rows for one in asked if one.rows is not None)
-
-
-def _tell(on_done: OnDone, outcome: str | None) -> None:
-    try:
-        on_done(outcome)
-    except Exception:  # a fault of one who asked must not cost the others their answer
-        LOG.exception("whoever asked the journal for a write has failed on its answer")
