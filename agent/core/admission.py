@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agent.core.claim.book import Book
 from agent.core.claim.seats import group_refusal
 from agent.core.fit.decide import fit
 from agent.core.fit.host import HostFacts, Offer, offer_of
@@ -85,7 +84,7 @@ def _other_grounds(question: Question) -> Iterator[Reason]:
     violated = group_refusal(
         question.group,
         question.instance.uuid,
-        Book(),
+        question.snapshot.book,
         question.snapshot.ledger.sightings,
         host=question.snapshot.config.host,
         in_place=False,

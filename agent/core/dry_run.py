@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import msgspec
 
 from agent.core.admission import Admitted, Question, admit, question_of
-from agent.core.claim.book import Book
 from agent.core.claim.seats import soft_remarks
 from agent.core.fit.host import HostFacts
 from agent.core.flavor import Faults, Requested, request_of
@@ -87,7 +86,7 @@ def try_count(spec: RequestSpec, snapshot: Snapshot, facts: HostFacts, count: in
             answer = _with_relaxations(answer, question)
         if answer.placement is None or len(placements) >= count:
             return CountAnswer(asked=count, placements=tuple(placements), last=answer)
-        snapshot = with_guest(snapshot, guest.instance, answer.placement)
+        snapshot = with_guest(snapshot, guest.instance, answer.placement, guest.group)
 
 
 def _answer(question: Question, asked: Requested) -> FitAnswer:
@@ -95,7 +94,7 @@ def _answer(question: Question, asked: Requested) -> FitAnswer:
     is_yes = isinstance(found, Admitted)
     snapshot = question.snapshot
     remarks = soft_remarks(
-        question.group, question.instance.uuid, Book(), snapshot.ledger.sightings, host=snapshot.config.host
+        question.group, question.instance.uuid, snapshot.book, snapshot.ledger.sightings, host=snapshot.config.host
     )
     return FitAnswer(
         fits=is_yes,
@@ -115,13 +114,9 @@ def _with_relaxations(answer: FitAnswer, question: Question) -> FitAnswer:
 
 
 def _alike(spec: RequestSpec) -> Iterator[RequestSpec]:
-    """The guest and its likes, without end, each with a name and an id of its own; in a server group those before are
-    members."""
-    first, group = spec.instance, spec.group
+    """The guest and its likes, without end, each with a name and an id of its own."""
+    first = spec.instance
     base, uuid_of_one = first.name or "guest", first.uuid
     for number in itertools.count(1):
-        instance = Instance(uuid=uuid_of_one, name=f"{base}-{number}")
-        yield msgspec.structs.replace(spec, instance=instance, group=group)
-        if group is not None:
-            group = msgspec.structs.replace(group, members=(*group.members, uuid_of_one))
+        yield msgspec.structs.replace(spec, instance=Instance(uuid=uuid_of_one, name=f"{base}-{number}"))
         uuid_of_one = str(uuid.uuid5(uuid.UUID(first.uuid), str(number + 1)))

@@ -174,7 +174,8 @@ def configured(snapshot: Snapshot, config: HostConfig, rules: ClaimRules | None 
 def with_book(snapshot: Snapshot, book: Book, touched: Collection[str]) -> Snapshot:
     """The next snapshot, with other claims. touched: instances whose claims have changed."""
     after = msgspec.structs.replace(snapshot, generation=snapshot.generation + 1, book=book)
-    return after if not touched else _tallied(after, snapshot.promises, touched)
+    is_same = not touched and book.groups is snapshot.book.groups
+    return after if is_same else _tallied(after, snapshot.promises, touched)
 
 
 def without_claim(snapshot: Snapshot, claim_id: str) -> Snapshot:

@@ -329,3 +329,23 @@ def test_an_existing_violation_hinders_only_who_makes_it_worse() -> None:
     worse = desk.come("c", told)
     assert isinstance(worse, GroupViolated)
     assert worse.members == (domain("a"), domain("b"))
+
+
+def test_a_guest_that_is_gone_for_a_reboot_is_older_than_whoever_comes() -> None:
+    desk = Desk(on("a"))
+    desk.come("b", None, "live_migration")
+    desk.come("a", None)
+    for event in ("run-seen", "settled", "absent"):
+        desk.move_on("a", event)
+    desk.unsee("a")
+    told = group("anti-affinity", "a", "b")
+    violated = desk.recheck("b", told)
+    assert violated is not None
+    assert violated.members == (Owner(type="claim", uuid="a", name="a"),)
+
+
+def test_who_has_left_is_in_no_row() -> None:
+    desk = Desk(on("a"), off("b"))
+    desk.set_group(group("anti-affinity", "a", "b"))
+    desk.depart("b")
+    assert desk.rows() == []

@@ -178,12 +178,11 @@ def set_group(draft: Draft, group: Group, sightings: Sightings) -> None:
     known = before.groups.get(group.id)
     if known is not None and _is_older(group.generation, known.listed):
         return
-    for member in group.members:
-        _put_member(draft, group, member)
-    named = frozenset(group.members)
-    for was in members_of(draft.book, group.id):
-        if was.instance not in named and _is_older(was.generation, group.generation):
-            draft.drop_member(group.id, was.instance)
+    for uuid in group.members:
+        _put_member(draft, group, uuid)
+    for member in members_of(draft.book, group.id):
+        if _is_older(member.generation, group.generation):
+            draft.drop_member(group.id, member.instance)
     _put_rule(draft, group, is_list=True)
     if draft.book is not before:
         seated = MappingProxyType({group.id: len(seats(draft.book, sightings, group.id))})
