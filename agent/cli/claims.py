@@ -160,8 +160,13 @@ class ShowClaim(ClaimCommand):
     def _domain(self, view: ClaimView, options: argparse.Namespace) -> output.Answer:
         if options.formatter != output.TEXT:
             raise BadArguments("a domain is XML: -f does not go with --domain-xml and --into")
+        if view.ended is not None:
+            raise BadArguments(f"claim {view.claim_id} has ended ({view.ended.how}): it promises no place any more")
         if view.instance is None or view.placement is None:
-            raise BadArguments(f"claim {view.claim_id} has no place of its own{_why(view)}")
+            raise BadArguments(
+                f"claim {view.claim_id} has no place of its own: its guest was here before anybody asked. "
+                "See `agentctl show` for where that is."
+            )
         parts = domain_parts(view.instance, view.placement)
         if options.into is not None:
             parts = merged(_read(options.into), parts)
@@ -234,9 +239,3 @@ def _read(name: str) -> Any:
     if root.tag != "domain":
         raise BadArguments(f"--into {files.shown(name)}: it is a <{root.tag}>, not a <domain>")
     return root
-
-
-def _why(view: ClaimView) -> str:
-    if view.ended is not None:
-        return f": it has ended ({view.ended.how})"
-    return "; its guest was here before anybody asked. See `agentctl show` for where that is"
