@@ -207,24 +207,35 @@ def _missing(resource: Resource, promises: Promised, what: str) -> Found:
 
 
 def _pf_and_vf(load: DeviceLoad, scene: Scene) -> Iterator[Found]:
-    rows, seen = scene.rows, scene.seen
-    wholes = {place for place in load.by_row if place in seen.child_rows}
-    wholes |= {parent for place in load.by_row if (parent := seen.parent_row[place]) >= 0 and rows[parent].owners}
-    for place in sorted(wholes):
-        children = seen.child_rows[place]
-        address = rows[place].address
-        promised = [one for child in (place, *children) for one in load.by_row.get(child, ())]
-        promises = _each_once(promised)
-        whole = seen.devices.holders.get(address, [])
-        users = [guest for child in children for guest in seen.devices.holders.get(rows[child].address, ())]
+    books, rows = scene.seen.devices, scene.rows
+    wholes = sorted(_maybe_given_twice(load, scene))
+    promised = {rows[place].address: on for place, on in load.by_row.items()} | load.others if wholes else {}
+    for address in wholes:
+        parts = [child for child in books.children.get(address, ()) if child in promised or child in books.holders]
+        whole = books.holders.get(address, [])
+        if not parts or not (whole or address in promised):
+            continue
+        promises = _each_once(one for function in (address, *parts) for one in promised.get(function, ()))
+        users = [guest for child in parts for guest in books.holders.get(child, ())]
         guests = _others({one.sighting.uuid: one for one in (*whole, *users)}.values(), promises)
-        has_whole = bool(whole) or place in load.by_row
-        has_parts = bool(users) or any(child in load.by_row for child in children)
-        if has_whole and has_parts and len(promises) + len(guests) > 1:
-            what = f"Physical function {address} or a virtual function of it"
-            yield _met("pf-and-vf", _pci(address, scene), promises, guests, what)._replace(
-                harm="the one that starts later fails, or takes the other's device from it"
-            )
+        what = f"Physical function {address} or a virtual function of it"
+        yield _met("pf-and-vf", _pci(address, scene), promises, guests, what)._replace(
+            harm="the one that starts later fails, or takes the other's device from it"
+        )
+
+
+def _maybe_given_twice(load: DeviceLoad, scene: Scene) -> set[PciAddress]:
+    """Physical functions that may be given away beside a virtual one, and all that are."""
+    books, rows, seen = scene.seen.devices, scene.rows, scene.seen
+    wholes = {rows[place].address for place in load.by_row if place in seen.child_rows}
+    parents = {seen.parent_row[place] for place in load.by_row} - {-1}
+    wholes |= {rows[parent].address for parent in parents if rows[parent].owners}
+    for address in load.others:
+        device = books.devices.get(address)
+        wholes |= {address} if address in books.children else set()
+        if device is not None and device.parent is not None:
+            wholes.add(device.parent)
+    return wholes
 
 
 def _mdev(uuid: str, promises: Promised, scene: Scene) -> Iterator[Found]:
