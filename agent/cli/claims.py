@@ -167,7 +167,7 @@ class ShowClaim(ClaimCommand):
                 f"claim {view.claim_id} has no place of its own: its guest was here before anybody asked. "
                 "See `agentctl show` for where that is."
             )
-        parts = domain_parts(view.instance, view.placement)
+        parts = domain_parts(view.instance, view.placement, view.binding)
         if options.into is not None:
             parts = merged(_read(options.into), parts)
         return output.Answer({}, (), (), lambda: xml_text(parts))

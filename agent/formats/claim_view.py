@@ -24,7 +24,7 @@ from agent.core.claim.values import (
     State,
     Tombstone,
 )
-from agent.core.instance import GroupPolicy, Instance
+from agent.core.instance import GroupPolicy, Instance, InstanceRequest
 from agent.core.ledger import Holds
 from agent.core.placement import Placement
 from agent.core.reason_text import sentence
@@ -55,6 +55,7 @@ class ClaimView(Value, frozen=True, kw_only=True):
     state_since: str | None = None
     instance: Instance | None = None
     digest: str = ""
+    binding: InstanceRequest | None = None
     move_id: str | None = None
     peer: str | None = None
     placement: Placement | None = None
@@ -145,6 +146,7 @@ def claim_view(claim: Claim, *, now: Moment, holds: Holds | None) -> ClaimView:
         state_since=claim.state_since,
         instance=claim.instance,
         digest=claim.digest,
+        binding=claim.binding,
         move_id=claim.move_id,
         peer=claim.peer,
         placement=claim.placement,

@@ -304,6 +304,21 @@ def test_an_abort_ends_a_claim_and_keeps_an_unknown_id_from_being_used(run: Run)
 # --- the domain ------------------------------------------------------------------------------------
 
 
+def test_what_else_was_asked_for_is_in_the_parts_too(run: Run) -> None:
+    words = (
+        "--extra-spec",
+        "hw:cpu_threads=2",
+        "--extra-spec",
+        "hw:locked_memory=true",
+        "--extra-spec",
+        "hw:mem_page_size=small",
+    )
+    assert run(*build(2, *words)).code == 0
+    text = run("claim", "show", "c1", "--domain-xml").out
+    assert '<topology sockets="1" cores="1" threads="2" />' in text
+    assert "<locked />" in text
+
+
 def test_the_place_is_printed_as_parts_of_a_domain_or_put_into_one(run: Run, tmp_path: Path) -> None:
     run(*build())
     parts = run("claim", "show", "c1", "--domain-xml")
