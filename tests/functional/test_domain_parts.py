@@ -10,8 +10,9 @@ import pytest
 from agent.core.arrival import arrived
 from agent.core.dry_run import FitAnswer, try_fit
 from agent.core.fit.host import host_facts
+from agent.core.guest import Sighting
 from agent.core.holds import hold, host_sets
-from agent.core.instance import Instance, RequestSpec
+from agent.core.instance import Instance, InstanceRequest
 from agent.core.placement import Placement
 from agent.core.snapshot import Snapshot
 from agent.formats import request
@@ -52,12 +53,13 @@ REQUESTS = {
 """Configuration, vCPUs and extra specs of guests that two CPUs in one cell have room for."""
 
 
-def place(snapshot: Snapshot, vcpus: int, extra_specs: Sequence[str]) -> tuple[RequestSpec, Placement]:
+def place(snapshot: Snapshot, vcpus: int, extra_specs: Sequence[str]) -> tuple[InstanceRequest, Placement]:
     spec = request.from_words(vcpus=vcpus, memory_mb=16, extra_specs=extra_specs)
     answer = try_fit(spec, snapshot, host_facts(snapshot.topology, snapshot.config))
     assert isinstance(answer, FitAnswer)
     assert answer.placement is not None, answer.reasons
-    return spec, answer.placement
+    assert answer.binding is not None
+    return answer.binding, answer.placement
 
 
 @pytest.mark.parametrize("case", REQUESTS)
@@ -70,8 +72,8 @@ def test_a_running_guest_holds_exactly_what_its_place_does(libvirtd: Libvirtd, t
         return one_snapshot(connection_uri=libvirtd.ro_uri, config_files=[str(config)])
 
     before = look()
-    _, placement = place(before, vcpus, extra_specs)
-    domain = merged(parse_xml(REST, "the domain"), domain_parts(WEB, placement))
+    binding, placement = place(before, vcpus, extra_specs)
+    domain = merged(parse_xml(REST, "the domain"), domain_parts(WEB, placement, binding))
     file = tmp_path / "web.xml"
     file.write_text(xml_text(domain))
     libvirtd.virsh("define", str(file))
@@ -83,12 +85,28 @@ def test_a_running_guest_holds_exactly_what_its_place_does(libvirtd: Libvirtd, t
     assert look().holds[WEB.uuid] == promised
 
 
-def test_libvirt_takes_the_parts_and_nothing_else_but_a_type_and_an_os(libvirtd: Libvirtd, tmp_path: Path) -> None:
-    _, placement = place(one_snapshot(connection_uri=libvirtd.ro_uri, config_files=()), 1, ("hw:cpu_policy=dedicated",))
-    parts = domain_parts(WEB, placement)
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        ("hw:cpu_threads=2", "hw:locked_memory=true", "hw:mem_page_size=small"),
+        ("hw:cpu_realtime=yes", "hw:cpu_realtime_mask=^0"),
+    ],
+)
+def test_libvirt_takes_the_parts_and_nothing_else_but_a_type_and_an_os(
+    libvirtd: Libvirtd, tmp_path: Path, extra_specs: tuple[str, ...]
+) -> None:
+    # defined only: to lock memory, or to run in real time, a container may have no right
+    before = one_snapshot(connection_uri=libvirtd.ro_uri, config_files=())
+    binding, placement = place(before, 2, ("hw:cpu_policy=dedicated", *extra_specs))
+    parts = domain_parts(WEB, placement, binding)
     parts.set("type", "qemu")
     parts.append(parse_xml("<os><type arch='x86_64' machine='q35'>hvm</type></os>", "the os"))
     file = tmp_path / "web.xml"
     file.write_text(xml_text(parts))
     libvirtd.virsh("define", str(file), "--validate")
-    assert libvirtd.virsh("domuuid", "web") == WEB.uuid
+    defined = libvirtd.virsh("dumpxml", "web", "--inactive")
+    promised = hold(arrived(WEB, placement), host_sets(before.topology, before.config))
+    domain = read_domain(defined).domain
+    running = Sighting(uuid=domain.uuid, name=domain.name, state="running", begun_at=1.0, domain=domain)
+    assert hold(running, host_sets(before.topology, before.config)) == promised
+    assert "<locked/>" in defined
