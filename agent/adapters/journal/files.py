@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.adapters.journal.schema import fault_of, identity_row, upgrade
+from agent.adapters.journal.schema import MARK_DAMAGED, fault_of, identity_row, upgrade
 from agent.formats.wall_time import rfc3339
 
 FILE = "journal.sqlite"
@@ -30,6 +30,9 @@ RESERVE_BYTES = 256 << 10
 """Room of the log's own, and what a disk must have left for whoever takes: what frees shall find room on a full one."""
 
 _FRESH = "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known"
+_MAGIC, _HEADER_BYTES, _FORMATS_AT = b"SQLite format 3\0", 100, (18, 19)
+"""Of sqlite's file format: how it begins, and where the versions for writing and for reading are."""
+
 _NOT_DAMAGE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
@@ -147,8 +150,9 @@ def repair(file: Path, now: float) -> str | None:
         return _put_in_place(restored, file, _free_name(file, now))
     restored.unlink(missing_ok=True)
     copy = file.with_name(LAST_GOOD_FILE)
-    if not file.exists() or file.stat().st_size == 0:
-        # sqlite would take it for a new database without a word, and throw the log beside it away
+    if not file.exists() or file.stat().st_size <= 1:
+        # sqlite would take it for a new database without a word, and throw the log beside it away; also one of a single
+        # byte, which it once wrote into empty ones itself
         if not copy.exists() and not _has_log(file):
             return None
         return _replace(file, _free_name(file, now), copy, lambda start, _: f"{file} was missing or empty; {start}.")
@@ -165,7 +169,7 @@ def repair(file: Path, now: float) -> str | None:
 
 def mark_damaged(database: sqlite3.Connection, sentence: str) -> None:
     """Keep in the journal that it took the place of a damaged one. Raises sqlite3.Error."""
-    database.execute("UPDATE seal SET damaged = ?", (sentence,))
+    database.execute(MARK_DAMAGED, (sentence,))
 
 
 def _replace(file: Path, aside: Path, copy: Path, say: Callable[[str, Path], str]) -> str:
@@ -213,6 +217,10 @@ def _damage(file: Path) -> str | None:
 
     Raises sqlite3.Error when the disk is at fault, JournalTooNew for a newer schema.
     """
+    with file.open("rb") as stored:
+        header = stored.read(_HEADER_BYTES)
+    if header.startswith(_MAGIC) and not {header[at] for at in _FORMATS_AT if at < len(header)} <= {1, 2}:
+        return "its format is none that sqlite writes"  # sqlite would read it, and call the disk read-only
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return fault_of(database, file)

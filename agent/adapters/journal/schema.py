@@ -47,6 +47,35 @@ SCHEMA_VERSION = len(_STEPS)
 
 FIRST_WITH_RECORDS = 3
 
+PUT_IDENTITY = "INSERT OR REPLACE INTO identity VALUES (1, ?, ?)"
+PUT_DATE = "INSERT OR REPLACE INTO conflict VALUES (?, ?, ?)"
+DROP_DATE = "DELETE FROM conflict WHERE id = ?"
+PUT_RECORD = (
+    "INSERT INTO record VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+)
+DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
+PUT_STEP = "INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)"
+DROP_STEPS = (
+    "DELETE FROM step WHERE sequence IN (SELECT sequence FROM step ORDER BY sequence LIMIT ?)"
+    " AND (at < ? OR sequence <= ?)"
+)
+PUT_SEQUENCE = "UPDATE seal SET sequence = max(sequence, ?)"
+MARK_DAMAGED = "UPDATE seal SET damaged = ?"
+
+_WRITES = (
+    PUT_IDENTITY,
+    PUT_DATE,
+    DROP_DATE,
+    PUT_RECORD,
+    DROP_RECORD,
+    PUT_STEP,
+    DROP_STEPS,
+    PUT_SEQUENCE,
+    MARK_DAMAGED,
+)
+"""All that is ever written."""
+
 
 def upgrade(database: sqlite3.Connection) -> None:
     """Make a journal of an empty database, or of one that an older release wrote. Raises sqlite3.Error."""
@@ -77,11 +106,32 @@ def fault_of(database: sqlite3.Connection, file: Path) -> str | None:
     found = [text for (text,) in database.execute("PRAGMA quick_check(1)")]
     if found != ["ok"]:
         return "; ".join(found)
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if version == 0:
-        is_empty = database.execute("SELECT name FROM sqlite_master").fetchone() is None
-        return None if is_empty else "it holds tables of something else"
-    identity_row(database)
-    return _fault_of_records(database) if version >= FIRST_WITH_RECORDS else None
+        return "it holds tables of something else" if tables else None
+    if version < FIRST_WITH_RECORDS and "record" in tables:
+        return f"it says that it is of schema {version}, and has tables of a later one"
+    if version == SCHEMA_VERSION:
+        for statement in _WRITES:  # a table may be sound, and its columns have other names
+            database.execute(f"EXPLAIN {statement}", [0] * statement.count("?")).fetchall()
+    return _fault_of_types(database, version) or (
+        _fault_of_records(database) if version >= FIRST_WITH_RECORDS else None
+    )
+
+
+def _fault_of_types(database: sqlite3.Connection, version: int) -> str | None:
+    """Whether the small tables hold what is asked for: sqlite takes any type, and any bytes, in any column."""
+    asked: dict[str, tuple[type, ...]] = {
+        "SELECT agent_id, epoch FROM identity": (str, int),
+        "SELECT id, since FROM conflict": (str, str),
+    }
+    if version >= FIRST_WITH_RECORDS:
+        asked["SELECT records, crc_sum, sequence, coalesce(damaged, '') FROM seal"] = (int, int, int, str)
+    for select, types in asked.items():
+        for row in database.execute(select):
+            if tuple(map(type, row)) != types:
+                return f"{select} finds {row!r}"
+    return None
 
 
 def _fault_of_records(database: sqlite3.Connection) -> str | None:

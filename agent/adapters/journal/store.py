@@ -26,7 +26,19 @@ from agent.adapters.journal.files import (
 from agent.adapters.journal.last_good import LastGood
 from agent.adapters.journal.lock import StateLock
 from agent.adapters.journal.place import Place
-from agent.adapters.journal.schema import identity_row, row_crc
+from agent.adapters.journal.schema import (
+    DROP_DATE,
+    DROP_RECORD,
+    DROP_STEPS,
+    MARK_DAMAGED,
+    PUT_DATE,
+    PUT_IDENTITY,
+    PUT_RECORD,
+    PUT_SEQUENCE,
+    PUT_STEP,
+    identity_row,
+    row_crc,
+)
 from agent.core.claim.values import Record
 from agent.core.conflicts import Since
 from agent.core.snapshot import Identity
@@ -114,7 +126,7 @@ class Store:
         """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
         with _told("store that the agent started"), self._transaction() as write:
             agent_id, epoch = identity_row(write) or (str(uuid.uuid4()), 0)
-            write.execute("INSERT OR REPLACE INTO identity VALUES (1, ?, ?)", (agent_id, epoch + 1))
+            write.execute(PUT_IDENTITY, (agent_id, epoch + 1))
         try:
             self._save_copy()
         except JournalError as error:
@@ -144,8 +156,8 @@ class Store:
             new = [(row, its.at, " ".join(its.owners)) for row, its in since.items() - before.items()]
             if gone or new:
                 with self._transaction() as write:
-                    write.executemany("DELETE FROM conflict WHERE id = ?", gone)
-                    write.executemany("INSERT OR REPLACE INTO conflict VALUES (?, ?, ?)", sorted(new))
+                    write.executemany(DROP_DATE, gone)
+                    write.executemany(PUT_DATE, sorted(new))
                 self._since = dict(since)
 
     # --- what was promised ---------------------------------------------------------------------
@@ -177,12 +189,8 @@ class Store:
         gone = [(row.kind, row.key) for row in rows if row.text is None]
         new = [(kind, key, text, row_crc(kind, key, text)) for kind, key, text in rows if text is not None]
         with _told("store what was promised"), self._transaction() as write:
-            write.executemany("DELETE FROM record WHERE kind = ? AND key = ?", gone)
-            write.executemany(
-                "INSERT INTO record VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, crc = excluded.crc",
-                new,
-            )
+            write.executemany(DROP_RECORD, gone)
+            write.executemany(PUT_RECORD, new)
             self._add_steps(write, steps)
         if self._last_good is not None:
             self._last_good.wrote(sum(len(row.text or "") for row in rows))
@@ -215,7 +223,7 @@ class Store:
         """
         self.check()
         with _told("store that its damage was accepted"), self._transaction() as write:
-            write.execute("UPDATE seal SET damaged = NULL")
+            write.execute(MARK_DAMAGED, (None,))
 
     def upkeep(self) -> float | None:
         """Have the log folded in and the last good copy made, beside, when that is due. Never waits.
@@ -227,16 +235,11 @@ class Store:
     def _add_steps(self, write: sqlite3.Connection, steps: Sequence[StepRow]) -> None:
         # Also without steps: a write that changes no page would not show whether the disk takes any.
         newest = max((step.sequence for step in steps), default=0)
-        write.execute("UPDATE seal SET sequence = max(sequence, ?)", (newest,))
-        write.executemany(
-            "INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?, ?, ?)", [(*step, row_crc(step.text)) for step in steps]
-        )
+        write.execute(PUT_SEQUENCE, (newest,))
+        write.executemany(PUT_STEP, [(*step, row_crc(step.text)) for step in steps])
         if steps:
-            write.execute(
-                "DELETE FROM step WHERE sequence IN (SELECT sequence FROM step ORDER BY sequence LIMIT ?)"
-                " AND (at < ? OR sequence <= ?)",
-                (2 * len(steps) + _ALWAYS_TOO, rfc3339(self._wall() - STEPS_KEPT_S), newest - STEPS_KEPT),
-            )
+            oldest, before = 2 * len(steps) + _ALWAYS_TOO, rfc3339(self._wall() - STEPS_KEPT_S)
+            write.execute(DROP_STEPS, (oldest, before, newest - STEPS_KEPT))
 
     # --- its end -------------------------------------------------------------------------------
 
