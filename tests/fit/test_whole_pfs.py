@@ -14,7 +14,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.fit.decide import fit
 from agent.core.fit.devices.assign import MOST_COLUMNS
 from agent.core.fit.devices.needs import needs
-from agent.core.fit.devices.serve import serve
+from agent.core.fit.devices.serve import serve, unserved
 from agent.core.fit.devices.whole_pf_search import ServingStopped
 from agent.core.fit.host import Offer
 from agent.core.fit.matching import Shortage, match
@@ -23,7 +23,7 @@ from agent.core.host_config import DeviceSpec
 from agent.core.instance import InstanceRequest
 from agent.core.pci import DeviceType, PciDevice
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
-from agent.core.reasons import SearchStopped
+from agent.core.reasons import DevicesContended, SearchStopped
 from tests.unit.serve_hosts import Room, nic, pf
 
 MORE = int(os.environ.get("FIT_EXAMPLES", "1"))
@@ -184,6 +184,21 @@ def test_whole_cards_are_taken_near_the_guest_where_they_can_be() -> None:
     assert answer is not None
     near = {pf(number) for number, (_, cell, _) in enumerate(cards, 1) if cell == 1}
     assert {str(address) for address in answer[0].devices} <= near
+
+
+def test_of_many_requests_alike_those_that_are_too_many_are_named_and_no_others() -> None:
+    cards = [(PFS[0], 0, (6, 2)), (PFS[0], 0, (6, 2))]
+    ports = [asks(f"port{n:02}", 1, ("1000",), "type-VF") for n in range(11)]
+    others = [asks("whole", 1, PFS, "type-PF"), asks("other", 1, ("1001",), "type-VF")]
+    offer = room_of(cards).offer()
+    mixed = [*ports[:5], *others, *ports[5:]]
+    (reason,) = unserved(needs(tuple(mixed), offer), offer)
+    assert isinstance(reason, DevicesContended)
+    assert (reason.requests, reason.asked) == (
+        tuple(port.id for port in ports[4:5]) + ("whole",) + tuple(port.id for port in ports[5:]),
+        (1,) * 8,
+    )
+    assert unserved(needs((*ports[:6], *others), offer), offer) == ()
 
 
 def test_more_cards_than_can_be_decided_stop_the_search_which_says_so() -> None:

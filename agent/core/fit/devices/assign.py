@@ -17,7 +17,7 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from agent.core.cpuset import CpuSet
+from agent.core.cpuset import CpuSet, union
 from agent.core.fit.devices.flow_input import Distances, FlowInput, flow_input, with_whole_pfs
 from agent.core.fit.devices.needs import Need, common_supply
 from agent.core.fit.devices.pci_distance import RULED_OUT, PciDistance
@@ -46,17 +46,24 @@ def assign(needs: Sequence[Need], offer: Offer, cells: CpuSet | None, *, near_on
     `serve`. Raises ServingStopped."""
     distance = PciDistance(offer.facts, cells)
     within = [need.within(cells, near_only=near_only) for need in needs]
+    # requests that may have the same are one, so that a thousand ports are no more work than one
+    counts: dict[int, int] = {}
+    for need, mask in zip(needs, within, strict=True):
+        counts[mask] = counts.get(mask, 0) + need.request.count
 
     def distances_of(key: PoolKey, some: FreePool) -> Distances | None:
-        allowed = [some.free & mask for mask in within]
+        allowed = [some.free & mask for mask in counts]
         if not any(allowed):
             return None
         far = distance.of(key.cell)
         return tuple([far if may_have else RULED_OUT for may_have in allowed])
 
     reachable = flow_input(common_supply(needs, offer), distances_of)
-    found = _best([need.request.count for need in needs], reachable)
-    return None if found is None else _given(*found)
+    found = _best(list(counts.values()), reachable)
+    if found is None:
+        return None
+    given = dict(zip(counts, map(iter, _given(*found)), strict=True))
+    return [union(itertools.islice(given[mask], need.request.count)) for need, mask in zip(needs, within, strict=True)]
 
 
 def _best(counts: Sequence[int], reachable: FlowInput) -> tuple[FlowInput, Plan] | None:
@@ -108,13 +115,15 @@ def _of_a_choice(counts: Sequence[int], reachable: FlowInput) -> tuple[FlowInput
     return None
 
 
-def _given(reachable: FlowInput, plan: Plan) -> list[int]:
-    masks = [0] * len(plan.shares)
+def _given(reachable: FlowInput, plan: Plan) -> list[list[int]]:
+    """The bit of each device, for each share."""
+    given: list[list[int]] = [[] for _ in plan.shares]
     for column, pools in enumerate(_pools(reachable, plan)):
         shares = [share[column] for share in plan.shares]
         if any(shares):
-            masks = [mask | more for mask, more in zip(masks, _handed_out(shares, pools), strict=True)]
-    return masks
+            for mine, more in zip(given, _handed_out(shares, pools), strict=True):
+                mine.extend(more)
+    return given
 
 
 def _pools(reachable: FlowInput, plan: Plan) -> Iterator[Iterable[FreePool]]:
@@ -130,15 +139,15 @@ def _pools(reachable: FlowInput, plan: Plan) -> Iterator[Iterable[FreePool]]:
         column += len(group.distances)
 
 
-def _handed_out(shares: Sequence[int], pools: Iterable[FreePool]) -> list[int]:
+def _handed_out(shares: Sequence[int], pools: Iterable[FreePool]) -> list[list[int]]:
     """Devices for each share, one by one from the pool with the most that is free."""
     heap = [(-pool.free_count, pool.vfs_lost, pool.free & -pool.free, pool.free) for pool in pools]
     heapq.heapify(heap)
-    masks = [0] * len(shares)
+    given: list[list[int]] = [[] for _ in shares]
     for request, share in enumerate(shares):
         for _ in range(share):
             left, vfs_lost, lowest, free = heap[0]
-            masks[request] |= lowest
+            given[request].append(lowest)
             free ^= lowest
             heapq.heapreplace(heap, (left + 1, vfs_lost, free & -free, free))
-    return masks
+    return given

@@ -71,11 +71,12 @@ def too_far(needs: Sequence[Need], offer: Offer, cells: CpuSet) -> tuple[Reason,
 
 def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> DevicesContended:
     """Of needs that are too much together, what is left without each that does not matter to it."""
-    left = list(needs)
+    alike: dict[object, list[Need]] = {}
     for need in needs:
-        others = [one for one in left if one is not need]
-        if _are_too_much(others, offer, cells):
-            left = others
+        alike.setdefault((need.pools, need.request.numa_policy, need.request.count), []).append(need)
+    left = list(needs)
+    for some in alike.values():
+        left = _without_most(left, some, offer, cells)
     numbers = sorted({number for need in left for number in need.pools})
     free = union(need.within(cells) for need in left)
     return DevicesContended(
@@ -85,6 +86,23 @@ def contended(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> Devi
         cells=cells,
         has_pfs=_has_pfs(numbers, free, offer),
     )
+
+
+def _without_most(needs: Sequence[Need], alike: Sequence[Need], offer: Offer, cells: CpuSet | None) -> list[Need]:
+    """Needs that are too much together, without as many of these as do not matter to it; found by halving."""
+
+    def without(count: int) -> list[Need]:
+        gone = set(map(id, alike[:count]))
+        return [need for need in needs if id(need) not in gone]
+
+    least, most = 0, len(alike)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if _are_too_much(without(middle), offer, cells):
+            least = middle
+        else:
+            most = middle - 1
+    return without(least)
 
 
 def _are_too_much(needs: Sequence[Need], offer: Offer, cells: CpuSet | None) -> bool:
