@@ -71,9 +71,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def owner_name(owner: Owner) -> str:
-    """Who it is, for a sentence: a guest's name (or uuid), else "the kernel", "the configuration", "claim ID"."""
+    """Who it is, for a sentence: a guest's name (or uuid), marked where it is a claim that holds for it, else "the
+    kernel", "the configuration"."""
     if owner.type == "claim":
-        return f"claim {plain(owner.label)}"
+        return f"{plain(owner.label)} (promised)"
     if owner.name or owner.uuid:
         return plain(owner.label)
     return {"domain": "an unknown guest", "kernel": "the kernel", "config": "the configuration"}[owner.type]

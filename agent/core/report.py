@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from agent.core.claim.values import Claim, ClaimKind, Maintenance, Role, State
 from agent.core.conflicts import Conflict
 from agent.core.guest import Sighting
+from agent.core.instance import Instance
 from agent.core.ledger import Holds
 from agent.core.misfits import misfits
 from agent.core.snapshot import Snapshot, SourceState
@@ -32,18 +35,31 @@ class SourceReport(Value, frozen=True, kw_only=True):
     problem: str | None = None
 
 
+class ClaimReport(Value, frozen=True, kw_only=True):
+    """One claim in short. since: of its state, RFC 3339. The local API's /v1/claims has all of it."""
+
+    claim_id: str
+    kind: ClaimKind
+    role: Role
+    state: State
+    instance: Instance
+    since: str
+
+
 class GuestReport(Value, frozen=True, kw_only=True):
-    """One domain, what it holds, and how old the reading is."""
+    """One domain, what it holds, how old the reading is, and the claims that hold for it."""
 
     sighting: Sighting
     holds: Holds
     age_s: float
+    claims: tuple[ClaimReport, ...] = ()
 
 
 class Health(Value, frozen=True, kw_only=True):
     """status: "down" when guests cannot be seen at all, "degraded" when something needs a look, else "ok".
     reasons: one sentence for each thing that keeps it from "ok". ready: admissions could be answered. guests_inactive:
-    defined and off."""
+    defined and off. claims: that hold, of which so many are overdue and doubtful. build_failures: guests that were
+    admitted and did not come to be, lately. maintenance: why new guests are refused, None: they are not."""
 
     status: Status
     ready: bool
@@ -54,11 +70,17 @@ class Health(Value, frozen=True, kw_only=True):
     conflicts: int = 0
     conflicts_accepted: int = 0
     problems: int = 0
+    claims: int = 0
+    claims_overdue: int = 0
+    claims_doubtful: int = 0
+    build_failures: int = 0
+    maintenance: str | None = None
 
 
 class Report(Value, frozen=True, kw_only=True):
     """Everything of one snapshot. epoch 0: a single look without a daemon. topology: its problems include those of the
-    configuration, which may name what the host does not have."""
+    configuration, which may name what the host does not have. claims: those that hold, in the order they were made.
+    maintenance: None while new guests are welcome."""
 
     agent_id: str
     epoch: int
@@ -68,6 +90,8 @@ class Report(Value, frozen=True, kw_only=True):
     usage: Usage
     conflicts: tuple[Conflict, ...]
     health: Health
+    claims: tuple[ClaimReport, ...] = ()
+    maintenance: Maintenance | None = None
 
 
 def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
@@ -84,6 +108,8 @@ def report(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Report:
         usage=snapshot.usage,
         conflicts=snapshot.conflicts,
         health=health(snapshot, now_s=now_s, interval_s=interval_s),
+        claims=tuple(map(_claim_report, sorted(snapshot.book.claims.values(), key=lambda claim: claim.sequence))),
+        maintenance=snapshot.book.maintenance,
     )
 
 
@@ -95,7 +121,12 @@ def inventory(snapshot: Snapshot) -> HostTopology:
 def guests(snapshot: Snapshot, *, now_s: float) -> tuple[GuestReport, ...]:
     """Every guest as of now_s (monotonic), by name and uuid."""
     return tuple(
-        GuestReport(sighting=seen, holds=snapshot.holds[seen.uuid], age_s=max(now_s - seen.begun_at, 0.0))
+        GuestReport(
+            sighting=seen,
+            holds=snapshot.holds[seen.uuid],
+            age_s=max(now_s - seen.begun_at, 0.0),
+            claims=tuple(map(_claim_report, snapshot.book.claims_of(seen.uuid))),
+        )
         for seen in sorted(snapshot.ledger.sightings.values(), key=lambda one: (one.name, one.uuid))
     )
 
@@ -112,6 +143,7 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
     seen = tuple(snapshot.ledger.sightings.values())
     active = sum(one.is_active for one in seen)
     accepted = sum(row.accepted for row in snapshot.conflicts)
+    book, states = snapshot.book, Counter(claim.state for claim in snapshot.book.claims.values())
     return Health(
         status="down" if _is_blind(snapshot) else "degraded" if reasons else "ok",
         ready=is_ready(snapshot, now_s=now_s, interval_s=interval_s),
@@ -122,6 +154,22 @@ def health(snapshot: Snapshot, *, now_s: float, interval_s: float) -> Health:
         conflicts=len(snapshot.conflicts) - accepted,
         conflicts_accepted=accepted,
         problems=len(_problems(snapshot)),
+        claims=len(book.claims),
+        claims_overdue=states["overdue"],
+        claims_doubtful=states["doubtful"],
+        build_failures=len(book.failures),
+        maintenance=None if book.maintenance is None else book.maintenance.reason,
+    )
+
+
+def _claim_report(claim: Claim) -> ClaimReport:
+    return ClaimReport(
+        claim_id=claim.claim_id,
+        kind=claim.kind,
+        role=claim.role,
+        state=claim.state,
+        instance=claim.instance,
+        since=claim.state_since,
     )
 
 

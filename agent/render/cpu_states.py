@@ -20,6 +20,7 @@ class CpuState(enum.Enum):
     OFFLINE = ("x", "offline")
     UNKNOWN = ("?", "could not be read")
     PINNED = ("P", "pinned by a guest")
+    PROMISED = ("p", "promised to a guest that does not use it yet")
     WITHHELD = ("w", "withheld from guests by a cpuset")
     ISOLATED = ("i", "isolated by the kernel, held by no guest")
     FREE = (".", "free for pinned guests")
@@ -41,7 +42,9 @@ class CpuBooks:
     """Sets of CPUs to look a CPU's state up in, built once for a map."""
 
     def __init__(self, usage: Usage, conflicts: Iterable[Conflict]) -> None:
-        self.pinned = CpuSet(holder.cpu for holder in usage.holders)
+        held = CpuSet(holder.cpu for holder in usage.holders)
+        self.promised = CpuSet(row.cpu for row in usage.holders if all(owner.type == "claim" for owner in row.owners))
+        self.pinned = held - self.promised
         self.dedicated = usage.host.dedicated.total
         self.shared = usage.host.shared_cpus
         self.conflicting = conflicting_cpus(conflicts)
@@ -53,6 +56,7 @@ class CpuBooks:
             (CpuState.OFFLINE, cpu.online is False),
             (CpuState.UNKNOWN, cpu.online is None),
             (CpuState.PINNED, cpu.id in self.pinned),
+            (CpuState.PROMISED, cpu.id in self.promised),
             (CpuState.WITHHELD, not cpu.allowed),
             (CpuState.ISOLATED, cpu.isolated),
             (CpuState.FREE, cpu.id in self.dedicated),

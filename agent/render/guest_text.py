@@ -60,7 +60,7 @@ def guest_text(
     """All of one guest: run, pins, memory, devices, conflicts. started: when QEMU began. Ends with a newline."""
     seen = guest.sighting
     title = paint("strong", plain(seen.name)) + f"  {plain(seen.uuid)}\n"
-    facts = [*_run_facts(guest, started), *_domain_facts(seen.domain), *_hold_facts(guest)]
+    facts = [*_run_facts(guest, started), *_domain_facts(seen.domain), *_hold_facts(guest), *_claim_facts(guest)]
     lines = [wrap(text, width, first=f"  {name:<9} ") for name, text in facts]
     mine = conflicts_of(seen.uuid, conflicts)
     blocks = ["\n" + conflict_block(row, width=width, paint=paint) for row in worst_first(mine)]
@@ -161,6 +161,11 @@ def _hold_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
     devices = guest.sighting.domain.devices if guest.sighting.domain else ()
     for device in devices:
         yield "device", _device(device)
+
+
+def _claim_facts(guest: GuestReport) -> Iterator[tuple[str, str]]:
+    for claim in guest.claims:
+        yield "claim", f"{plain(claim.claim_id)}, {claim.kind.replace('_', ' ')}, {claim.state} since {claim.since}"
 
 
 def _vcpus(domain: ObservedDomain) -> str:

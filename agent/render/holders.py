@@ -23,7 +23,8 @@ Started = Callable[[GuestReport], str | None]
 
 
 class Holder(NamedTuple):
-    """One who holds it. how: "vCPU 0", "hostdev"; since: when its QEMU began, as pins have no date of their own."""
+    """One who holds it. how: "vCPU 0", "hostdev"; of a claim its id and state; since: when its QEMU began, as pins have
+    no date of their own."""
 
     type: str
     name: str
@@ -113,6 +114,7 @@ def why_guest(report: Report, guest: GuestReport, started: Started) -> Answer:
     facts += [f"floats within {plural(held.confined)}"] if held.confined else []
     facts += [f"device {address} ({_source_of(guest, address)})" for address in held.devices]
     facts += [f"mediated device {uuid}" for uuid in held.mdevs]
+    facts += [f"claim {plain(claim.claim_id)} holds for it, {claim.state}" for claim in guest.claims]
     me = Holder("domain", plain(seen.name), seen.uuid, seen.state, started(guest))
     return Answer(
         f"guest {plain(seen.name)}",
@@ -128,7 +130,7 @@ def why_text(answer: Answer, *, width: int = 80) -> str:
     if answer.thing.startswith("guest "):
         lines += [f"  runs since {holder.since}" for holder in answer.holders if holder.since]
     else:
-        lines += [f"  held by {_holder(holder)}" for holder in answer.holders] or ["  held by nobody"]
+        lines += [f"  {_verb(holder)} {_holder(holder)}" for holder in answer.holders] or ["  held by nobody"]
     lines += [f"  {row.severity.upper()} {words.headline(row)}{_since(row)}" for row in answer.conflicts]
     lines += ["  what to do: agentctl conflicts"] if any(not row.accepted for row in answer.conflicts) else []
     return "".join(wrap(line.strip(), width, first="  " if line[0] == " " else "", rest="    ") for line in lines)
@@ -137,6 +139,10 @@ def why_text(answer: Answer, *, width: int = 80) -> str:
 def _since(row: Conflict) -> str:
     date = f", since {row.since}" if row.since else ""
     return f"{date} (accepted by the configuration)" if row.accepted else date
+
+
+def _verb(holder: Holder) -> str:
+    return "promised to" if holder.type == "claim" else "held by"
 
 
 def _holder(holder: Holder) -> str:
@@ -148,12 +154,20 @@ def _holders(
     report: Report, owners: Iterable[Owner], started: Started, how: Callable[[GuestReport], str]
 ) -> tuple[Holder, ...]:
     guests = {guest.sighting.uuid: guest for guest in report.guests}
-    return tuple(_one(owner, guests.get(owner.uuid or ""), started, how) for owner in owners)
+    return tuple(
+        _claim(owner, report) if owner.type == "claim" else _one(owner, guests.get(owner.uuid or ""), started, how)
+        for owner in owners
+    )
 
 
 def _one(owner: Owner, guest: GuestReport | None, started: Started, how: Callable[[GuestReport], str]) -> Holder:
     name = owner_name(owner)
     return Holder(owner.type, name, owner.uuid, how(guest) if guest else "", started(guest) if guest else None)
+
+
+def _claim(owner: Owner, report: Report) -> Holder:
+    claims = [f"claim {plain(one.claim_id)}, {one.state}" for one in report.claims if one.instance.uuid == owner.uuid]
+    return Holder("claim", plain(owner.label), owner.uuid, "; ".join(claims), None)
 
 
 def _owners_of_cpu(report: Report, number: int) -> tuple[Owner, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from agent.core.cpuset import CpuSet
 from agent.core.report import Report, SourceReport
+from agent.core.usage import PageAmount
 from agent.core.words import count, plain, plural
 from agent.render import words
 from agent.render.conflict_text import tally, worst_first
@@ -35,22 +36,46 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "host", counts(report.topology)
     yield "guests", f"{health.guests_active} active, {health.guests_inactive} not running"
     uncertain = " (uncertain)" if report.usage.free_is_uncertain else ""
-    used, free = len(host.dedicated.used), len(host.dedicated.free)
-    yield "pinned", f"{count(used, 'CPU')} used, {free} of {len(host.dedicated.total)} dedicated free{uncertain}"
+    used, free = count(len(host.dedicated.used), "CPU"), len(host.dedicated.free)
+    promised = _promised(len(host.dedicated.promised))
+    yield "pinned", f"{used} used, {promised}{free} of {len(host.dedicated.total)} dedicated free{uncertain}"
     yield (
         "CPU sets",
         LEGACY
         if report.usage.is_legacy
         else f"dedicated {_cpus(host.dedicated.total)}, shared {_cpus(host.shared_cpus)}",
     )
-    yield "memory", f"{words.size(host.memory_kib.used)} used, {words.size(host.memory_kib.free)} free in small pages"
-    pools = [pool for pool in host.pages if pool.total or pool.used]
+    memory = host.memory_kib
+    given = f"{words.size(memory.used)} used, {_promised(words.size(memory.promised)) if memory.promised else ''}"
+    yield "memory", f"{given}{words.size(memory.free)} free in small pages"
+    pools = [pool for pool in host.pages if pool.total or pool.used or pool.promised]
     if pools:
-        yield "pages", "; ".join(f"{words.size(p.size_kib)}: {p.used} used, {p.free} free" for p in pools)
+        yield "pages", "; ".join(map(_pool, pools))
+    yield from _claims(report)
     yield "sources", _sources(health.sources)
     if health.problems:
         yield "problems", f"{health.problems} in what the host says of itself: agentctl topology"
     yield "conflicts", tally(report.conflicts).replace("no conflicts", "none")
+
+
+def _pool(pool: PageAmount) -> str:
+    return f"{words.size(pool.size_kib)}: {pool.used} used, {_promised(pool.promised)}{pool.free} free"
+
+
+def _promised(amount: int | str) -> str:
+    return f"{amount} promised, " if amount else ""
+
+
+def _claims(report: Report) -> Iterator[tuple[str, str]]:
+    health = report.health
+    if health.claims:
+        counted = ((health.claims_overdue, "overdue"), (health.claims_doubtful, "doubtful"))
+        late = [f"{number} {word}" for number, word in counted if number]
+        yield "claims", ", ".join([f"{health.claims} held", *late])
+    if health.build_failures:
+        yield "failures", f"{count(health.build_failures, 'guest')} admitted that did not come to be, lately"
+    if report.maintenance is not None:
+        yield "closed", f"for maintenance since {plain(report.maintenance.since)}: {plain(report.maintenance.reason)}"
 
 
 def _cpus(cpus: CpuSet) -> str:

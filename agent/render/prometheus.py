@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from agent.core.claim.values import State
 from agent.core.report import Report
-from agent.core.usage import CellUsage, HostUsage
+from agent.core.usage import CellUsage, DeviceUsage, HostUsage
 from agent.core.words import plain_lines
 from agent.render.blind_spots import is_blind
 from agent.render.conflict_text import SEVERITIES
+from agent.render.usage_text import is_promised
 
 Sample = tuple[tuple[str, ...], float]
 """Values of the labels, then the value."""
 
 Books = Iterable[tuple[str, CellUsage | HostUsage]]
 KIB = 1024
+STATES: tuple[State, ...] = tuple(state for state in get_args(State) if state != "ended")
 
 
 def prometheus_text(report: Report) -> str:
@@ -65,6 +69,7 @@ def _families(report: Report) -> Iterator[GaugeMetricFamily]:
     yield from _conflict_families(report)
     yield from _host_families(report)
     yield from _book_families(report)
+    yield from _claim_families(report)
 
 
 def _conflict_families(report: Report) -> Iterator[GaugeMetricFamily]:
@@ -119,8 +124,23 @@ def _book_families(report: Report) -> Iterator[GaugeMetricFamily]:
     yield _gauge("shared_vcpus", "Floating vCPUs; cell=host is the whole host.", labels, _shared(everything))
     yield _gauge("hugepages", "Huge pages of one size (bytes), in pages.", ("cell", "size", "state"), _pages(books))
     offered = [device for device in report.usage.pci if device.offered or device.owners]
-    free = Counter((device.type, "free" if device.free else "used") for device in offered)
+    free = Counter((device.type, _state_of(device)) for device in offered)
     yield _gauge("devices", "PCI functions that guests may have or have.", ("type", "state"), sorted(free.items()))
+
+
+def _state_of(device: DeviceUsage) -> str:
+    return "free" if device.free else "promised" if is_promised(device) else "used"
+
+
+def _claim_families(report: Report) -> Iterator[GaugeMetricFamily]:
+    """Every state, so that a query need not tell none from not told."""
+    found = Counter(claim.state for claim in report.claims)
+    samples = [((state,), float(found[state])) for state in STATES]
+    yield _gauge("claims", "Claims that hold, by state.", ("state",), samples)
+    failed = [((), float(report.health.build_failures))]
+    yield _gauge("build_failures", "Guests that were admitted and did not come to be, lately.", (), failed)
+    is_closed = [((), float(report.maintenance is not None))]
+    yield _gauge("maintenance", "Whether new guests are refused for maintenance.", (), is_closed)
 
 
 def _cpus(books: Books) -> Iterator[Sample]:
@@ -144,12 +164,14 @@ def _memory(books: Books) -> Iterator[Sample]:
 
 def _shared(books: Books) -> Iterator[Sample]:
     for cell, part in books:
-        for state, number in (("limit", part.shared.limit), ("used", part.shared.used), ("free", part.shared.free)):
+        row = part.shared
+        for state, number in (("limit", row.limit), ("used", row.used), ("promised", row.promised), ("free", row.free)):
             yield (cell, state), number
 
 
 def _pages(books: Books) -> Iterator[Sample]:
     for cell, part in books:
         for pool in part.pages:
-            for state, number in (("total", pool.total), ("used", pool.used), ("free", pool.free)):
+            states = (("total", pool.total), ("used", pool.used), ("promised", pool.promised), ("free", pool.free))
+            for state, number in states:
                 yield (cell, str(pool.size_kib * KIB), state), number

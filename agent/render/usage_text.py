@@ -51,8 +51,9 @@ def usage_text(usage: Usage, *, width: int = 80) -> str:
 def _is_worth_a_line(row: UsageRow, *, has_device_filter: bool) -> bool:
     """People are spared sizes of pages that the host has none of, and its own devices."""
     if row.resource.startswith("pages_"):
-        return bool(row.total or row.used)
-    return not row.resource.startswith(PCI) or has_device_filter or bool(row.used) or row.resource.endswith("VF")
+        return bool(row.total or row.used or row.promised)
+    is_taken = bool(row.used or row.promised)
+    return not row.resource.startswith(PCI) or has_device_filter or is_taken or row.resource.endswith("VF")
 
 
 def _rows(where: int | str, part: CellUsage | HostUsage) -> Iterator[UsageRow]:
@@ -86,8 +87,14 @@ def _device_rows(devices: Sequence[DeviceUsage]) -> Iterator[UsageRow]:
             where = "" if device.cell is None else device.cell
             pools.setdefault((where, f"{PCI}{device.vendor_id}:{device.product_id}:{device.type}"), []).append(device)
     for (where, what), members in sorted(pools.items(), key=lambda item: (str(item[0][0]).rjust(9), item[0][1])):
-        usable, used = sum(d.offered for d in members), sum(bool(d.owners) for d in members)
-        yield UsageRow(where, what, len(members), len(members) - usable, usable, used, 0, sum(d.free for d in members))
+        usable, promised = sum(d.offered for d in members), sum(is_promised(d) for d in members)
+        used, free = sum(bool(d.owners) for d in members) - promised, sum(d.free for d in members)
+        yield UsageRow(where, what, len(members), len(members) - usable, usable, used, promised, free)
+
+
+def is_promised(device: DeviceUsage) -> bool:
+    """No guest has it yet, and one may."""
+    return bool(device.owners) and all(owner.type == "claim" for owner in device.owners)
 
 
 def _words(row: UsageRow) -> tuple[str, ...]:

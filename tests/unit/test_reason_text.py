@@ -95,7 +95,7 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
     (cpus_short("", dedicated=""), "Cell 1 has no dedicated CPUs; guest cell 0 asks for 4"),
     (
         cpus_short("", CpuHolder(cpu=4, owners=(Owner(type="claim", uuid="c-1"),)), dedicated="4", asked=1),
-        "Cell 1 has none of 1 dedicated CPU free; guest cell 0 asks for 1; 4 is held by claim c-1",
+        "Cell 1 has none of 1 dedicated CPU free; guest cell 0 asks for 1; 4 is held by c-1 (promised)",
     ),
     (
         threads_short("isolate", 1),

@@ -73,7 +73,7 @@ def test_a_resource_is_named_as_people_name_it(resource: Resource, text: str) ->
         (Owner(type="domain", uuid="u"), "u"),
         (Owner(type="domain", uuid="u", name="  "), "u"),
         (Owner(type="domain"), "an unknown guest"),
-        (Owner(type="claim", uuid="c-1"), "claim c-1"),
+        (Owner(type="claim", uuid="c-1"), "c-1 (promised)"),
         (Owner(type="kernel"), "the kernel"),
         (Owner(type="config"), "the configuration"),
         (Owner(type="config", name="cpu_dedicated_set"), "cpu_dedicated_set"),
