@@ -26,11 +26,11 @@ NIC = "0000:3b:02.1"
 PROMISED = claim_of("db", place(4, 5, mem=1024, page=2048, dev=(NIC,)), claim_id="c-7")
 
 
-def told(*claims: Claim, **of_book: object) -> Report:
+def told(*claims: Claim, failures: tuple[BuildFailure, ...] = (), maintenance: Maintenance | None = None) -> Report:
     """A host with the guest web, these claims, and what else is in the book."""
     topology = msgspec.structs.replace(smt_topology(), pci=devices())
     snapshot = host_snapshot(topology, WEB)
-    book = book_with(*claims)._replace(**of_book)
+    book = book_with(*claims)._replace(failures=failures, maintenance=maintenance)
     after = with_book(snapshot, book, {claim.instance.uuid for claim in claims})
     return report_of(after, now_s=NOW_S, interval_s=10.0)
 
