@@ -39,8 +39,8 @@ def observe(
     """
     if since_last_s is not None and since_last_s > STALL_S:
         _after_stall(draft)
-    for claim in sorted(draft.book.claims.values(), key=lambda one: one.sequence):
-        # what happens to one claim of an instance can end another
+    # What happens to a claim that comes, or is made in place, decides over the owner beside it, and can end it.
+    for claim in sorted(draft.book.claims.values(), key=lambda one: (one.role == "owner", one.sequence)):
         if draft.book.claims.get(claim.claim_id) is claim:
             _LOOKS.get(claim.state, _nothing)(draft, ledger, claim)
     for uuid in draft.book.departures:
