@@ -48,13 +48,14 @@ STYLES: Mapping[State, str] = MappingProxyType(
     {"overdue": "warning", "away": "warning", "doubtful": "error", "ended": "faint"}
 )
 
-NOT_HERE_YET: frozenset[State] = frozenset({"pending", "reserved", "overdue", "arriving"})
+WAITING: frozenset[State] = frozenset({"reserved", "overdue"})
+NOT_HERE_YET: frozenset[State] = WAITING | {"pending", "arriving"}
 
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
         "elsewhere": "Try another host.",
         "later": "Ask this host again later.",
-        "never": "Asking again will not help: the request has to change.",
+        "never": "Asking the same again will not help.",
     }
 )
 """By `retry` of a refusal."""
@@ -127,7 +128,8 @@ def refused_text(message: str, reasons: Sequence[str], retry: str, *, width: int
     """The sentence, each reason, and whether and where to ask again. Ends with a newline."""
     title = wrap(f"Refused: {message}", width, rest="  ")
     lines = [paint("error", "Refused") + title.removeprefix("Refused")]
-    lines += [wrap(reason, width, first="  - ") for reason in reasons if reason != message]
+    is_said = len(reasons) == 1 and reasons[0] in message
+    lines += [] if is_said else [wrap(reason, width, first="  - ") for reason in reasons]
     return "".join([*lines, f"{ADVICE.get(retry, ADVICE['never'])}\n"])
 
 
@@ -242,8 +244,11 @@ def _next(page: ClaimPage) -> Iterator[tuple[str, str]]:
         return
     callers = [event for event in events(page.state, page.role) if event in FROM_CALLERS]
     verb = f"agentctl claim {{}} {page.claim_id}"
+    if page.state in WAITING and page.placement is not None:
+        yield "start the guest: its place, as parts of its domain", f"{verb.format('show')} --domain-xml"
     if "confirm" in callers:
-        yield "its domain is here: take it for settled", verb.format("confirm")
+        is_changed = page.role == "in_place"
+        yield f"it {'runs as changed' if is_changed else 'is here'}: do not wait", verb.format("confirm")
     if "renew" in callers and page.deadline_at is not None:
         yield "more time", verb.format("renew")
     if "abort" in callers:

@@ -81,7 +81,9 @@ reserved: its place is kept until its domain comes
       kept idle  CPU 6, siblings that thread policy isolate keeps from everybody
     emulator     CPUs 4-5
     devices      0000:3b:00.0 for alias:nic
-  next       its domain is here: take it for settled
+  next       start the guest: its place, as parts of its domain
+               agentctl claim show c1aa --domain-xml
+             it is here: do not wait
                agentctl claim confirm c1aa
              more time
                agentctl claim renew c1aa
@@ -137,7 +139,7 @@ def test_a_list_has_the_id_first_and_what_each_holds_and_until_when() -> None:
 
 @pytest.mark.parametrize(
     ("retry", "advice"),
-    [("elsewhere", "Try another host."), ("later", "Ask this host again later."), ("never", "Asking again will not")],
+    [("elsewhere", "Try another host."), ("later", "Ask this host again later."), ("never", "Asking the same")],
 )
 def test_a_refusal_says_why_and_whether_and_where_to_ask_again(retry: str, advice: str) -> None:
     text = refused_text("There is no room.", ("cell 0 is full", "cell 1 is full"), retry)
@@ -145,7 +147,7 @@ def test_a_refusal_says_why_and_whether_and_where_to_ask_again(retry: str, advic
 
 
 def test_a_reason_that_is_the_message_itself_is_said_once() -> None:
-    assert refused_text("It is off.", ("It is off.",), "later").count("It is off.") == 1
+    assert refused_text("No: it is off.", ("it is off",), "later").count("it is off") == 1
 
 
 def test_a_time_that_is_none_is_shown_as_it_stands() -> None:
