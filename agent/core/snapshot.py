@@ -12,6 +12,7 @@ from agent.core import ledger as books
 from agent.core.claim import seats
 from agent.core.claim.book import Book
 from agent.core.claim.holding import Promise, promise_of
+from agent.core.claim.rows import claim_conflicts
 from agent.core.claim.values import ClaimRules
 from agent.core.conflicts import Conflict, Since, goes_on, settled
 from agent.core.guest import Sighting
@@ -22,6 +23,8 @@ from agent.core.topology import EMPTY, HostTopology
 from agent.core.usage import Folded, Usage, fold
 from agent.core.usage.promised import with_promises
 from agent.core.values import ReadOnlyMap, Value
+
+HOUR_S = 3600.0
 
 
 class SourceState(Value, frozen=True, kw_only=True):
@@ -49,7 +52,8 @@ class Snapshot(Value, frozen=True, kw_only=True):
 
     seen, sets: folded from topology, config and the ledger's sightings alone. book: the claims; promises: what they and
     the domains hold together, by instance, of those that have a claim. usage: of both. found: the conflicts;
-    conflicts: the same with their dates. complete: a pass over all sources has been made since the start.
+    conflicts: the same with their dates. hour: of the wall clock, since 1970, at the last look at the claims; 0: there
+    was none. complete: a pass over all sources has been made since the start.
     """
 
     identity: Identity
@@ -65,6 +69,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     book: Book = Book()
     promises: Map[str, Promise] = Map()
     rules: ClaimRules = ClaimRules()
+    hour: int = 0
     sources: tuple[SourceState, ...] = ()
     complete: bool = False
 
@@ -178,6 +183,14 @@ def with_book(snapshot: Snapshot, book: Book, touched: Collection[str]) -> Snaps
     return after if is_same else _tallied(after, snapshot.promises, touched)
 
 
+def at_hour(snapshot: Snapshot, wall_s: float) -> Snapshot:
+    """The same picture with rows about what has lasted too long, as of the hour. wall_s: seconds since 1970."""
+    hour = int(wall_s // HOUR_S)
+    if hour == snapshot.hour:
+        return snapshot
+    return _tallied(msgspec.structs.replace(snapshot, hour=hour), snapshot.promises, ())
+
+
 def without_claim(snapshot: Snapshot, claim_id: str) -> Snapshot:
     """The same picture had this claim ended."""
     book = snapshot.book
@@ -259,7 +272,10 @@ def _tallied(snapshot: Snapshot, promises: Map[str, Promise], changed: Iterable[
     told = with_promises(
         snapshot.seen, promises.values(), snapshot.topology, snapshot.config, snapshot.sets, before=snapshot.usage
     )
-    rows = tuple(seats.group_conflicts(book, sightings))
+    rows = (
+        *seats.group_conflicts(book, sightings),
+        *claim_conflicts(book, promises, sightings, snapshot.hour * HOUR_S if snapshot.hour else None),
+    )
     found = settled((*told.conflicts, *rows), snapshot.config.accept) if rows else told.conflicts
     is_news = found != snapshot.found
     return msgspec.structs.replace(

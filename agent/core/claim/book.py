@@ -130,6 +130,7 @@ class Draft:
         """The journal has a pending claim, which the disk therefore knows as reserved already. Raises IllegalStep."""
         settled = msgspec.structs.replace(claim, state=self._next(claim, "committed"))
         self.book = self.book._replace(claims=self.book.claims.set(claim.claim_id, settled))
+        self._touched.add(claim.instance.uuid)
         return settled
 
     def take_back(self, claim: Claim) -> None:

@@ -10,7 +10,7 @@ from agent.core.claim.book import Change, Draft
 from agent.core.claim.values import Claim, Moment
 from agent.core.fit.decide import still_fits
 from agent.core.fit.host import host_facts
-from agent.core.snapshot import Snapshot, with_book, without_instance
+from agent.core.snapshot import Snapshot, at_hour, with_book, without_instance
 
 
 def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[Snapshot, Change]:
@@ -21,9 +21,7 @@ def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[S
     draft = Draft(looked.book, now, looked.rules)
     evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
     change = draft.done()
-    if change.book is looked.book:
-        return looked, change
-    made = with_book(looked, change.book, change.touched)
+    made = at_hour(with_book(looked, change.book, change.touched), now.wall_s)
     return msgspec.structs.replace(made, generation=looked.generation), change
 
 
