@@ -190,6 +190,11 @@ def test_a_request_that_no_handler_sees_is_refused_with_the_current_picture(api:
     )
 
 
+def test_who_is_refused_because_too_much_waits_may_come_again(api: Api) -> None:
+    told = envelope(api.handlers.refuse("AgentNotReady", "Too much waits.", 503)).refusal
+    assert told == Refusal(code="AgentNotReady", message="Too much waits.", retry="later")
+
+
 def test_an_unknown_method_of_the_calls_is_refused_by_name(api: Api) -> None:
     told = api.handlers.call("destroy_everything")
     assert told.refusal is not None
