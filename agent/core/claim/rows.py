@@ -41,7 +41,7 @@ def claim_conflicts(
         seen = sightings.get(uuid)
         if departure.moved_to is not None and seen is not None and seen.is_active:
             yield _elsewhere(seen, departure.moved_to)
-    for uuid, seen in sightings.items():
+    for uuid, seen in sightings.items() if book.ends else ():
         if uuid in book.ends and uuid not in book.of and uuid not in book.departures:
             yield from _without_claim(seen, book)
 
