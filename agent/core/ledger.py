@@ -242,7 +242,7 @@ def _taken_in(before: Sighting, reading: Sighting) -> Sighting:
     joined = join(before, reading)
     if joined == before:
         return before
-    if before.connection != FROM_KERNEL or joined.begun_at == before.begun_at:
+    if before.connection != FROM_KERNEL or reading.begun_at < before.begun_at:
         return joined
     is_starting = before.validity == "lost-by-libvirt" and reading.reason == STARTING_UP
     if reading.state not in {"shut-off", "unknown"} and not is_starting:

@@ -249,6 +249,17 @@ def test_shut_off_of_a_lost_guest_is_no_news_until_its_process_ends() -> None:
     assert gone.sightings == {}
 
 
+def test_shut_off_of_a_lost_guest_is_no_news_either_when_it_is_told_twice() -> None:
+    alive = qemu("a", started_at_s=0.01)
+    ledger = account(ledger_of(guest("a", {0: 2})), listing("a", at=5.0), processes(alive, at=5.5))
+    off = guest("a", {0: 2}, state="shut-off", at=10.0)
+    lost = account(see(ledger, off), listing("a", at=10.1), processes(alive, at=10.5))
+    again = guest("a", {0: 2}, state="shut-off", at=20.0)
+    once = see(lost, again)
+    assert once.sightings[uuid_of("a")].is_active
+    assert see_all(lost, (again, again, off)) == see(see(once, again), off) == once
+
+
 def test_a_process_of_a_guest_called_shut_off_is_lost_once_libvirt_says_so_again() -> None:
     off, alive = guest("a", {0: 2}, state="shut-off"), qemu("a")
     held = account(ledger_of(off), listing("a", at=10.0), processes(alive, at=10.5))
