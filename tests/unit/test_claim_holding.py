@@ -116,7 +116,7 @@ def test_both_halves_of_a_resize_in_place_hold_by_the_most_of_each() -> None:
     old = claim_of("web", place(2, 3, mem=1024), state="parked", claim_id="old")
     new = claim_of("web", place(3, 4, mem=512), state="parked", claim_id="new", role="in_place")
     (promise,) = promises_of(h8(), [old, new]).values()
-    assert (str(promise.holds.cpus), promise.holds.cell_memory_kib) == ("2-4", {0: 1024 * 1024})
+    assert (str(promise.holds.cpus), dict(promise.holds.cell_memory_kib)) == ("2-4", {0: 1024 * 1024})
 
 
 def test_the_owner_is_the_domain_once_one_is_seen() -> None:
