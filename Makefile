@@ -51,6 +51,7 @@ sample:
 	@.ci/bootstrap venv run
 	.venv/bin/oslo-config-generator --config-file etc/config-generator.conf
 	.venv/bin/python -m tests.gates.schemas docs
+	.venv/bin/python -m tests.gates.ledger_doc docs/ledger.md
 	.venv/bin/python -m tests.gates.openapi docs
 
 bundle:

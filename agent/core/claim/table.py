@@ -73,6 +73,10 @@ FROM_CALLERS: frozenset[Event] = frozenset(
     }
 )
 
+FROM_JOURNAL: frozenset[Event] = frozenset({"committed", "commit-failed"})
+
+FROM_CLOCK: frozenset[Event] = frozenset({"deadline", "grace-over"})
+
 MEANING: dict[Event, str] = {
     "committed": "the journal has it on the disk",
     "commit-failed": "the journal could not store it",
