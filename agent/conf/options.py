@@ -227,8 +227,8 @@ CONFLICTS = [
         help="KIND:GUEST. The part of this guest (name, uuid, or * for all) in conflicts of this kind is intended. A "
         "conflict is accepted, that is shown and counted apart, when this is said of every guest in it. Where guests "
         "are in each other's way (device-twice, pf-and-vf, cpu-pinned-twice, sibling-of-isolated, group-violated) one "
-        "may be left out, as it shares only with those that may. One rule a line, as many lines as needed; a guest whose name has a "
-        "colon or a comma is given by its uuid.",
+        "may be left out, as it shares only with those that may. One rule a line, as many lines as needed; a guest "
+        "whose name has a colon or a comma is given by its uuid.",
     ),
 ]
 

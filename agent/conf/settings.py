@@ -125,6 +125,7 @@ def reload(
         for name in changed
     )
     kept = {name: getattr(settings, name) for name in changed}
+    kept["host_config"] = msgspec.structs.replace(new.host_config, host=settings.host)
     return Configured(msgspec.structs.replace(new, warnings=new.warnings + waiting, **kept), own)
 
 

@@ -55,5 +55,6 @@ def test_the_committed_sample_is_current(tmp_path: Path) -> None:
 def test_every_line_of_the_sample_is_a_comment_or_a_group() -> None:
     lines = [line for line in SAMPLE.read_text().splitlines() if line and not line.startswith("#")]
     assert lines == [
-        f"[{group}]" for group in ("DEFAULT", "agent", "compute", "conflicts", "http", "libvirt", "pci", "tracker")
+        f"[{group}]"
+        for group in ("DEFAULT", "agent", "claims", "compute", "conflicts", "http", "libvirt", "pci", "tracker")
     ]

@@ -69,7 +69,7 @@ def test_what_nova_refuses_is_one_fault_that_names_its_file(name: str, tmp_path:
 def test_options_of_nova_that_are_not_shared_never_matter(tmp_path: Path) -> None:
     text = "[DEFAULT]\ninterval=abc\nmy_ip=$nothing\n[tracker]\ninterval=0\n[libvirt]\nvirt_type=none\n[new]\nx=y"
     read = settings(tmp_path, text)
-    assert (read.interval_s, read.host_config, read.warnings) == (10, HostConfig(), ())
+    assert (read.interval_s, read.host_config, read.warnings) == (10, HostConfig(host=read.host), ())
 
 
 def test_a_later_file_of_nova_wins(tmp_path: Path) -> None:
