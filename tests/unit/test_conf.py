@@ -373,8 +373,8 @@ def test_what_is_in_force_is_told_with_the_file_it_comes_from(tmp_path: Path) ->
         "sockets: /run/compute-agent, agent.sock for group compute-agent",
         "a pass every 10 s, every guest's XML read again within 300 s",
         (
-            "claims wait: 900 s for a guest that is built, 900 s for a guest that is resized, 120 s for a guest that is "
-            "moved live, unless renewed; 60 s more when overdue"
+            "claims wait: 900 s for a guest that is built, 900 s for a guest that is resized, 120 s for a guest that "
+            "is moved live, unless renewed; 60 s more when overdue"
         ),
         "dedicated CPUs: 2-7",
         "shared CPUs: none",
