@@ -28,8 +28,9 @@ MOST_FACTS = 256
 MOST_IGNORED = 20
 
 
-class ContextForm(Value, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """What may differ between two calls of one claim, and what the group's members are now. More keys may be there."""
+class ContextForm(Value, frozen=True, kw_only=True):
+    """What may differ between two calls of one claim, and what the group's members are now. More keys may be sent: they
+    are told and left out before."""
 
     ttl_s: float | None = None
     replaces: str | None = None

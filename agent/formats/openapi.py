@@ -169,6 +169,7 @@ def _envelope(result: Any, refusal: Any, *, is_ok: bool) -> dict[str, Any]:
 def _limit(definitions: dict[str, Any]) -> None:
     definitions["Instance"]["properties"]["uuid"] = UUID
     definitions["Instance"]["properties"]["name"]["maxLength"] = LONGEST_ID
+    definitions["ContextForm"]["additionalProperties"] = True
     for name, fields in _LIMITS.items():
         for field, limits in fields.items():
             definitions[name]["properties"][field] |= limits

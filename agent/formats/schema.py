@@ -128,7 +128,7 @@ def _object(kind: type[msgspec.Struct], definitions: dict[str, Any]) -> dict[str
     described: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         described["required"] = required
-    return {**described, "additionalProperties": not kind.__struct_config__.forbid_unknown_fields}
+    return {**described, "additionalProperties": False}
 
 
 def _with_default(schema: dict[str, Any], field: msgspec.structs.FieldInfo) -> dict[str, Any]:
