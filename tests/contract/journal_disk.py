@@ -47,8 +47,8 @@ class Disk:
     def check_room(self) -> None:
         self._store.check_room()
 
-    def fold(self) -> None:
-        self._store.fold()
+    def make_room(self) -> None:
+        self._store.make_room()
 
     def accept_damage(self) -> None:
         self._store.accept_damage()

@@ -59,7 +59,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     copied = store.load().records
     store.write([to_row(record_of(claim_of(number))) for number in range(10)], [to_step_row(step_of(1))])
     store.remember_conflicts({"cpu-pinned-twice:cpu:3": Since(at="2026-11-30T12:00:00Z")})
-    store.fold()
+    store.make_room()  # which folds the log into the file
     commits = [store.load().records]
     for number in range(5):
         changed = record_of(claim_of(number, state="overdue"))

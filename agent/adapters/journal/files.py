@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
@@ -26,8 +27,9 @@ STARTS_TO_SKIP = 100
 MOST_LOG_PAGES = 8000
 """A log this long (32 MiB) is folded in by the very write that makes it so; `LastGood` does it long before, beside."""
 
+RESERVE_FILE = "journal.reserve"
 RESERVE_BYTES = 256 << 10
-"""Room of the log's own, and what a disk must have left for whoever takes: what frees shall find room on a full one."""
+"""Of a file that only takes room: on a full disk it makes way for what frees, and nobody takes until it is back."""
 
 _FRESH = "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known"
 _MAGIC, _HEADER_BYTES, _FORMATS_AT = b"SQLite format 3\0", 100, (18, 19)
@@ -60,20 +62,27 @@ def connect(file: Path) -> sqlite3.Connection:
         raise
 
 
-def reserve(file: Path) -> None:
-    """Give the empty log of an open journal its room, as far as there is any; sqlite writes over it and keeps it."""
-    with contextlib.suppress(OSError):
-        handle = os.open(f"{file}-wal", os.O_WRONLY)
-        try:
-            os.posix_fallocate(handle, 0, RESERVE_BYTES)
-        finally:
-            os.close(handle)
+def take_reserve(folder: Path) -> bool:
+    """Whether room is set aside; done now where it is not and there is twice as much. Raises OSError otherwise."""
+    file = folder / RESERVE_FILE
+    if file.exists():
+        return True
+    if shutil.disk_usage(folder).free < 2 * RESERVE_BYTES:
+        return False
+    try:
+        with file.open("wb") as reserve:
+            os.posix_fallocate(reserve.fileno(), 0, RESERVE_BYTES)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return False
+        raise
+    return True
 
 
-def free_bytes(folder: Path) -> int | None:
-    """Of the disk, for others than root; None: its file system does not say. Raises OSError."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize if found.f_blocks else None
+def give_reserve(folder: Path) -> None:
+    """Let go of the room that was set aside. Raises OSError."""
+    (folder / RESERVE_FILE).unlink(missing_ok=True)
 
 
 # --- where the disk takes no writes ---------------------------------------------------------------
@@ -107,7 +116,7 @@ def _taken_over(file: Path, database: sqlite3.Connection) -> bool:
             stored.backup(database)
         upgrade(database)
         return True
-    except (sqlite3.Error, OSError):
+    except (sqlite3.Error, OSError, UnicodeDecodeError):  # the last as in `_damage`
         return False
 
 
@@ -117,7 +126,7 @@ def _with_its_log(file: Path) -> Iterator[Path]:
 
     After a crash the log holds the newest claims. Raises OSError, sqlite3.Error.
     """
-    _, log, _ = map(Path, _parts(str(file)))
+    log = Path(f"{file}-wal")
     if not log.exists() or log.stat().st_size == 0:
         yield file
         return
@@ -139,6 +148,21 @@ def _memory_folder() -> str | None:
 # --- damage ---------------------------------------------------------------------------------------
 
 
+def open_sound(file: Path, now: float) -> tuple[sqlite3.Connection, str | None]:
+    """The journal at `file`, made sound before where it was not: what was wrong with it and what became of it.
+
+    Raises as `repair`.
+    """
+    repaired = repair(file, now)
+    try:
+        return connect(file), repaired
+    except sqlite3.DatabaseError as error:  # a schema that only he who writes looks at closely
+        if _is_of_the_disk(error):
+            raise
+        repaired = _damaged(file, now, str(error))
+    return connect(file), repaired
+
+
 def repair(file: Path, now: float) -> str | None:
     """Leave a sound journal, or none, at `file`. What was wrong and what became of it; None: nothing was.
 
@@ -157,14 +181,21 @@ def repair(file: Path, now: float) -> str | None:
             return None
         return _replace(file, _free_name(file, now), copy, lambda start, _: f"{file} was missing or empty; {start}.")
     damage = _damage(file)
-    if damage is None:
-        return None
+    return None if damage is None else _damaged(file, now, damage)
+
+
+def _damaged(file: Path, now: float, damage: str) -> str:
     return _replace(
         file,
         _free_name(file, now),
-        copy,
+        file.with_name(LAST_GOOD_FILE),
         lambda start, aside: f"{file} was damaged ({damage}) and is kept as {aside}; {start}.",
     )
+
+
+def _is_of_the_disk(error: sqlite3.Error) -> bool:
+    """Not of what is in the file. Extended result codes carry the primary one in their lowest byte."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGE
 
 
 def mark_damaged(database: sqlite3.Connection, sentence: str) -> None:
@@ -222,13 +253,26 @@ def _damage(file: Path) -> str | None:
     if header.startswith(_MAGIC) and not {header[at] for at in _FORMATS_AT if at < len(header)} <= {1, 2}:
         return "its format is none that sqlite writes"  # sqlite would read it, and call the disk read-only
     try:
-        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            return fault_of(database, file)
+        return _fault(file)
+    except UnicodeDecodeError:  # Python on sqlite's own message, which quotes what it has found
+        return "its schema is no text"
     except sqlite3.DatabaseError as error:
-        # extended result codes carry the primary one in their lowest byte
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGE:
+        if _is_of_the_disk(error):
             raise
         return str(error)
+
+
+def _fault(file: Path) -> str | None:
+    """`fault_of`. Raises sqlite3.Error."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return fault_of(database, file)
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+    # a power cut came while the file was made, before it had a log: only who may write may undo what that began
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        return fault_of(database, file)
 
 
 def _has_log(file: Path) -> bool:
@@ -245,8 +289,8 @@ def _free_name(file: Path, now: float) -> Path:
     return Path(next(name for name in names if not any(map(os.path.exists, _parts(name)))))
 
 
-def _parts(database: str) -> tuple[str, str, str]:
-    return database, f"{database}-wal", f"{database}-shm"
+def _parts(database: str) -> tuple[str, str, str, str]:
+    return database, f"{database}-wal", f"{database}-shm", f"{database}-journal"
 
 
 def _written(file: Path) -> str:
@@ -260,10 +304,15 @@ def write_copy(database: sqlite3.Connection, target: Path) -> None:
     """A complete copy, on the disk before it takes its name. Raises sqlite3.Error, OSError."""
     unfinished = target.with_name(f"{target.name}.new")
     unfinished.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(unfinished)) as copy:
-        database.backup(copy)
-    with unfinished.open("rb") as written:
-        os.fsync(written.fileno())
+    try:
+        with contextlib.closing(sqlite3.connect(unfinished)) as copy:
+            database.backup(copy)
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
+    except (sqlite3.Error, OSError):
+        with contextlib.suppress(OSError):  # a full disk has better use for its room
+            unfinished.unlink()
+        raise
     unfinished.rename(target)
     sync_folder(target.parent)
 

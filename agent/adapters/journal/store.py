@@ -16,11 +16,10 @@ from agent.adapters.journal.files import (
     FILE,
     LAST_GOOD_FILE,
     RESERVE_BYTES,
-    connect,
-    free_bytes,
+    give_reserve,
+    open_sound,
     read_from,
-    repair,
-    reserve,
+    take_reserve,
     write_copy,
 )
 from agent.adapters.journal.last_good import LastGood
@@ -104,10 +103,10 @@ class Store:
         file = state_path / FILE
         with _told(f"open {file}"):
             state_path.mkdir(mode=0o750, parents=True, exist_ok=True)
-            repaired = repair(file, wall())
+            database, repaired = open_sound(file, wall())
             if repaired is not None:
                 LOG.error("journal %s", repaired)
-            return cls(connect(file), state_path, None, lock, wall)
+            return cls(database, state_path, None, lock, wall)
 
     @classmethod
     def unstored(
@@ -131,8 +130,6 @@ class Store:
             self._save_copy()
         except JournalError as error:
             LOG.warning("journal has no fresh copy: %s", error)  # the start itself is stored
-        if self._folder is not None:
-            reserve(self._folder / FILE)
         return Identity(agent_id=agent_id, boot_id=boot_id, epoch=epoch + 1)
 
     def conflict_since(self) -> dict[str, Since]:
@@ -196,24 +193,27 @@ class Store:
             self._last_good.wrote(sum(len(row.text or "") for row in rows))
 
     def check_room(self) -> None:
-        """Raises JournalError where the disk has so little room left that it is for what frees. Writes nothing."""
+        """Raises JournalError while the room that is set aside for what frees is in use, or cannot be set aside."""
         if self._folder is None:
             return
-        with _told("look how much room there is"):
-            left = free_bytes(self._folder)
-        if left is not None and left < RESERVE_BYTES:
+        self.check()
+        with _told("set room aside"):
+            is_set_aside = take_reserve(self._folder)
+        if not is_set_aside:
             raise JournalError(
-                f"The disk of {self._folder} is full ({left >> 10} KiB free; {RESERVE_BYTES >> 10} are kept for what "
-                "frees): nothing new is promised. Make room there; the agent goes on."
+                f"The disk of {self._folder} is full, what room there is is for what frees: nothing new is promised. "
+                f"Make room there, {2 * RESERVE_BYTES >> 10} KiB at least; the agent goes on."
             )
 
-    def fold(self) -> None:
-        """Fold the log into the file, so that the next write begins it anew in the room that it has.
+    def make_room(self) -> None:
+        """Let go of the room that is set aside, and fold the log into the file, so that it begins anew.
 
         Raises JournalError.
         """
         self.check()
-        with _told("fold its log"):
+        with _told("make room"):
+            if self._folder is not None:
+                give_reserve(self._folder)
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def accept_damage(self) -> None:

@@ -54,8 +54,8 @@ class Keeps(Protocol):
         """Raises JournalError where there is no room for more than what frees."""
         ...
 
-    def fold(self) -> None:
-        """Make room in what it has."""
+    def make_room(self) -> None:
+        """Have room for what frees, though there is none."""
         ...
 
     def remember_conflicts(self, since: Mapping[str, Since]) -> None:
@@ -297,7 +297,7 @@ class Journal:
         else:
             for rows in _rows(one for one in sound if not one.write.is_taker):
                 self._owed.add(rows)
-            freed_error = self._write_owed()
+            freed_error = self._write_owed(error, is_less=any(one.write.is_taker for one in sound))
         for write, _, fault in asked:
             self._tell(fault or (error if write.is_taker else freed_error) or self._store.problem)
 
@@ -308,12 +308,16 @@ class Journal:
             self._retry_at = self._clock() + RETRY_S
         return (self._store.problem or self._room_problem) if any(one.write.is_taker for one in asked) else None
 
-    def _write_owed(self) -> str | None:
-        """What only frees may have room where takers had none."""
+    def _write_owed(self, before: str, *, is_less: bool) -> str | None:
+        """What only frees may have room where takers had none. before: why the last try failed, of which this is less
+        or all."""
         if not self._owed:
             return None
-        self._told(self._store.fold)
-        error = self._commit(self._owed)
+        error: str | None = before
+        if is_less:
+            error = self._commit(self._owed)
+        if error is not None and self._told(self._store.make_room) is None:
+            error = self._commit(self._owed)
         if error is None:
             self._owed.clear()
         return error
