@@ -17,7 +17,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.fit.decide import fit
 from agent.core.fit.host import host_facts, offer_of
 from agent.core.guest import Sighting
-from agent.core.holds import host_sets
+from agent.core.holds import hold, host_sets
 from agent.core.instance import Instance
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.core.topology import HostCell, HostTopology
@@ -85,6 +85,18 @@ def test_nothing_becomes_free_or_counts_twice_while_a_guest_comes_as_it_was_prom
         last = told(case.host._replace(topology=topology), found, state, guest, before=last.usage)
         assert taken(last, case.host) == taken(first, case.host), state
         assert (last.usage.host.memory_kib.promised, len(last.usage.host.dedicated.promised)) == (0, 0)
+
+
+@given(st.integers(0, 10**6))
+def test_a_guest_that_runs_as_it_was_promised_does_not_drift_from_its_claim(seed: int) -> None:
+    case = seeded(seed)
+    found = fit(case.request, case.host.offer(), case.how)
+    assume(isinstance(found, Placement) and not looks_pinned(found, case.host))
+    assert isinstance(found, Placement)
+    guest = guest_of("new", found, case.request, small_kib=case.host.topology.page_size_kib)
+    sets = host_sets(case.host.topology, case.host.config)
+    promise = promise_of((claim_of("new", found, state="resident"),), guest, hold(guest, sets), sets)
+    assert (promise.drift, promise.adds) == ((), False)
 
 
 def told(on: Host, placement: Placement, state: State, *seen: Sighting, before: Usage | None = None) -> Folded:
