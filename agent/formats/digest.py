@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agent.core.instance import Group, InstanceRequest
-from agent.formats.wire import to_builtins
+from agent.formats.wire import fields, to_builtins
 
 
 def digest_of(kind: str, instance: str, binding: InstanceRequest, group: Group | None = None) -> str:
@@ -38,8 +38,8 @@ def agrees(digest: str, kind: str, instance: str, binding: InstanceRequest, grou
 
 def _without_defaults(value: object) -> Any:
     if isinstance(value, msgspec.Struct):
-        fields = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        said = {field.encode_name: _without_defaults(own) for field, own in fields if own != _default(field)}
+        found = ((field, getattr(value, field.name)) for field in fields(type(value)))
+        said = {field.encode_name: _without_defaults(own) for field, own in found if own != _default(field)}
         config = value.__struct_config__
         return said if config.tag is None else {str(config.tag_field): config.tag, **said}
     if isinstance(value, tuple | list):

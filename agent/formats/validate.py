@@ -119,7 +119,7 @@ def _struct_faults(data: object, kind: type[msgspec.Struct], path: str) -> Itera
     if not isinstance(data, dict):
         yield _told(path, f"an object is expected, not {_shown(data)}")
         return
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field for field in wire.fields(kind)}
     for name in data:
         if name not in fields:
             yield _told(field_path(path, brief(str(name), 80)), f"unknown. {_known(str(name), list(fields))}")

@@ -30,6 +30,12 @@ _TEXT_TYPES: dict[Any, tuple[Callable[[str], object], Callable[[str], object]]] 
 """How a text of such a type is read: a short one, and any."""
 
 
+@functools.cache
+def fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Of a struct type; msgspec reads the annotations anew each time, which costs more than all else of a request."""
+    return msgspec.structs.fields(kind)
+
+
 def to_builtins(value: object) -> Any:
     """Dicts, lists, strings and numbers that json can write; key order as declared."""
     return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
