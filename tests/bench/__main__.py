@@ -1,4 +1,4 @@
-"""python -m tests.bench [usage fit discovery passes reports daemon]: measure, print a table; 1 for a missed budget."""
+"""python -m tests.bench [NAME...]: measure what is named, or all; print a table; 1 for a missed budget."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench import daemon, discovery, fit, machine, passes, reports, usage
+from tests.bench import daemon, discovery, fit, machine, passes, promises, reports, usage
 from tests.bench.rows import Row, table
 
 MEASURES: dict[str, Callable[[], Iterator[Row]]] = {
     "usage": usage.measure,
+    "promises": promises.measure,
     "fit": fit.measure,
     "discovery": discovery.measure,
     "passes": passes.measure,
