@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 DISK_BYTES = 16 << 20
@@ -47,15 +49,33 @@ class Disk:
             _run("fsfreeze", "--unfreeze", self.folder)
         self._hangs = False
 
-    def make_read_only(self, *, is_so: bool = True) -> None:
-        """As the kernel does after an error; False: undo it."""
-        _run("mount", "-o", "remount,ro" if is_so else "remount,rw", self.folder)
+    def abort(self) -> None:
+        """Read-only from now on, also for files that are open, as the kernel makes it after a fault of the device."""
+        # it says itself that the file system is read-only then
+        subprocess.run(["mount", "-o", "remount,abort", self.folder], check=False, capture_output=True)
+
+    def mount_anew(self) -> None:
+        """After its check; nobody may have a file open."""
+        _run("umount", self.folder)
+        subprocess.run(["fsck.ext4", "-p", self.image], check=False, capture_output=True)
+        _run("mount", "-o", "loop,commit=600", self.image, self.folder)
 
     def remove(self) -> None:
         """Fine in any state."""
         self.go_on()
         _run("umount", "--lazy", self.folder)
         self.image.unlink()
+
+
+@contextlib.contextmanager
+def memory_disk(folder: Path, size_kib: int) -> Iterator[Path]:
+    """A small file system in memory, mounted on the folder."""
+    folder.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", f"size={size_kib}k", "tmpfs", folder)
+    try:
+        yield folder
+    finally:
+        _run("umount", "--lazy", folder)
 
 
 def _run(*command: str | Path) -> None:

@@ -278,5 +278,5 @@ def _run(*command: str) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
+    with process:
+        process.kill()
