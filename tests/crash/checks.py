@@ -45,7 +45,7 @@ def check_kept(agent: Agent, scenario: Scenario, model: Played, died: Played, fi
     for path, seen in now.items():
         touching = [answer is not None for call, answer in calls if path in call.touches]
         allowed = {after[path]} if touching and all(touching) else {before[path], after[path]}
-        if not any(_may_follow(one, seen) for one in allowed):
+        if not any(_may_follow(one, seen, scenario) for one in allowed):
             raise AssertionError(f"{path} is {seen}, not one of {allowed}; step {number}, log: {agent.dir / 'log'}")
     promised = placements(answer for answers in died.answers for answer in answers)
     for told in agent.result("/v1/claims")["claims"]:
@@ -53,12 +53,12 @@ def check_kept(agent: Agent, scenario: Scenario, model: Played, died: Played, fi
         assert told["placement"] == answered, (told["claim_id"], told["placement"], answered)
 
 
-def _may_follow(before: Seen, now: Seen) -> bool:
+def _may_follow(before: Seen, now: Seen, scenario: Scenario) -> bool:
     if before == now:
         return True
-    if before[0] != "claim" or now[0] != "claim" or before[2] is not None or now[2] is not None:
+    if before[0] != "claim" or now[0] != "claim" or before[2] is not None:
         return False
-    return now[1] in _reachable(before[1])
+    return now[1] in _reachable(before[1]) if now[2] is None else scenario.is_timed and now[2] == "expired"
 
 
 def _reachable(state: object) -> set[State]:

@@ -12,6 +12,9 @@ from tests.crash.play import Played, Scenario, picture, play
 from tests.crash.stage import START_S, Agent, Stage, agent_on
 from tests.functional.lab import wait_until
 
+EXPIRED_S = 120.0
+"""Far beyond the least time that a claim can have, and the 3 s after which libvirt's list is proof."""
+
 
 class Model(NamedTuple):
     """A scenario without a kill. points: of the daemon's whole life, those before `begun` of its start."""
@@ -48,6 +51,22 @@ def kill_at(stage: Stage, model: Model, point: int) -> None:
                 _come_back(cut, model, died)
         _come_back(agent, model, died)
         _play_on(agent, model, max(0, len(died.answers) - 1))
+
+
+def kill_and_leave(stage: Stage, model: Model, point: int) -> None:
+    """Kill at the point, and nobody asks again: once the time is over nothing is held."""
+    stage.empty()
+    with agent_on(stage, model.scenario.config) as agent:
+        agent.start(point)
+        if agent.wait_ready():
+            play(agent, model.scenario._replace(steps=model.scenario.steps[:1]))
+        agent.kill()
+        agent.start(is_watched=False)
+        assert agent.wait_ready(), agent.log()
+        wait_until(lambda: not agent.result("/v1/claims")["claims"], f"nothing to be held, log: {agent.dir}", EXPIRED_S)
+        check_sound(agent, model.scenario)
+        cells = agent.result("/v1/usage")["cells"]
+        assert [cell["dedicated"]["free"] for cell in cells] == [cell["dedicated"]["total"] for cell in cells]
 
 
 def _come_back(agent: Agent, model: Model, died: Played) -> None:

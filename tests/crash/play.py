@@ -32,13 +32,14 @@ class Step(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """watched: paths of all that it changes. kinds: conflicts that it brings."""
+    """watched: paths of all that it changes. kinds: conflicts that it brings. is_timed: claims may end by the clock."""
 
     name: str
     steps: tuple[Step, ...]
     watched: tuple[str, ...]
     kinds: frozenset[str] = frozenset()
     config: str = CONFIG
+    is_timed: bool = False
 
 
 class Played(NamedTuple):

@@ -168,4 +168,29 @@ HOST = Scenario(
 )  # fmt: skip
 """What belongs to the host: groups, maintenance, guests that live elsewhere, moves from other hosts."""
 
-SCENARIOS = {scenario.name: scenario for scenario in (CLAIMS, GUESTS, HOST)}
+_CROWD = "abcdefghijkl"
+
+CROWD = Scenario(
+    "crowd",
+    (
+        one(*(claim(name, spec(name)) for name in _CROWD)),
+        one(*(end(name, "abort") for name in _CROWD[::2])),
+        one(*(claim(f"{name}-again", spec(name)) for name in _CROWD[::2])),
+    ),
+    _watched(*(f"claims/{name}" for name in _CROWD), *(f"claims/{name}-again" for name in _CROWD[::2])),
+)
+"""As many at once as there are CPUs, which share their writes."""
+
+LATE = Scenario(
+    "late",
+    (
+        one(claim("a", spec("a"), ttl_s=10)),
+        Step(until=("/v1/claims/a", "expired")),
+        one(claim("b", spec("b", vcpus=3))),
+    ),
+    _watched("claims/a", "claims/b"),
+    is_timed=True,
+)
+"""A guest that does not come in time."""
+
+SCENARIOS = {scenario.name: scenario for scenario in (CLAIMS, GUESTS, HOST, CROWD, LATE)}
