@@ -194,8 +194,13 @@ def _damaged(file: Path, now: float, damage: str) -> str:
 
 
 def _is_of_the_disk(error: sqlite3.Error) -> bool:
-    """Not of what is in the file. Extended result codes carry the primary one in their lowest byte."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGE
+    """Not of what is in the file."""
+    return primary_code(error) in _NOT_DAMAGE
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Of sqlite's result; extended ones carry it in their lowest byte. What Python itself says is of damage."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
 
 
 def mark_damaged(database: sqlite3.Connection, sentence: str) -> None:

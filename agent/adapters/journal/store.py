@@ -18,6 +18,7 @@ from agent.adapters.journal.files import (
     RESERVE_BYTES,
     give_reserve,
     open_sound,
+    primary_code,
     read_from,
     take_reserve,
     write_copy,
@@ -89,6 +90,7 @@ class Store:
         self._since: dict[str, Since] | None = None
         self._wall = wall
         self._is_closed = False
+        self._is_log_doubtful = False
         self._last_good = None if folder is None else LastGood(folder, self.check)
 
     @classmethod
@@ -214,7 +216,7 @@ class Store:
         with _told("make room"):
             if self._folder is not None:
                 give_reserve(self._folder)
-            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def accept_damage(self) -> None:
         """Whoever runs the host knows that claims may be missing; `Stored.damaged` is None from now on.
@@ -274,17 +276,31 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._is_log_doubtful:
+            self._begin_log_anew()
         if self._database.in_transaction:  # the disk did not even take that the one before was rolled back
             self._database.execute("ROLLBACK")
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield self._database
             self._database.execute("COMMIT")
-        except sqlite3.Error:
+        except sqlite3.Error as error:
+            self._is_log_doubtful = self._is_log_doubtful or primary_code(error) == sqlite3.SQLITE_IOERR
             # after a full disk sqlite may have rolled back on its own
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
+
+    def _begin_log_anew(self) -> None:
+        """Write nothing more over blocks whose write has failed. Raises sqlite3.Error.
+
+        ext4 may leave such a block marked as never written, also when a later fsync of it has succeeded: after a power
+        cut it is zeros, and the log ends there.
+        """
+        (is_busy, _, _) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise sqlite3.OperationalError("after an I/O error its log has to begin anew, and somebody else reads it")
+        self._is_log_doubtful = False
 
 
 @contextlib.contextmanager
