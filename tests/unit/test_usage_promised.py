@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import AcceptRule
-from agent.core.ledger import Holds
+from agent.core.ledger import STARTING_UP, Holds
 from agent.core.pci import MediatedDevice, PciAddress
 from agent.core.placement import Placement
 from agent.core.usage import Amount, DeviceUsage, Folded
-from tests.builders import Node, configured, function, guest, h2x4, h8, host, ht8, unread, uuid_of
+from tests.builders import Host, Node, configured, function, guest, h2x4, h8, host, ht8, unread, uuid_of
 from tests.unit.promises import claim_of, place, promised
 
 PF, VF, OTHER_VF, GPU = "0000:3b:00.0", "0000:3b:02.0", "0000:3b:02.1", "0000:af:00.0"
@@ -167,6 +169,42 @@ def test_pages_that_are_promised_and_not_there_any_more_are_told_of() -> None:
     (row,) = made.usage.cells[0].pages
     assert (row.used, row.promised, row.free, row.kernel_free) == (0, 5, -1, 4)
     assert told(made) == {"pages-over-commit:pages:2048:0": ("claim web",)}
+
+
+def with_pages_of_others(free_of_eight: int) -> Host:
+    """A host with eight pages, of which so many are free by the kernel."""
+    on = h8(pages={2048: 8})
+    (cell,) = on.topology.cells
+    pools = tuple(msgspec.structs.replace(pool, free=free_of_eight) for pool in cell.pages)
+    cells = (msgspec.structs.replace(cell, pages=pools),)
+    return Host(msgspec.structs.replace(on.topology, cells=cells), on.config)
+
+
+def test_pages_of_others_stay_theirs_while_a_guest_starts_anew() -> None:
+    """Three pages are others', two the guest's: the kernel shows them as taken only some time after libvirt does."""
+    claim = claim_of("web", place(2, mem=4, page=2048), state="resident")
+    runs = guest("web", {0: 2}, mem=4, page=2048, node=0)
+    starts = msgspec.structs.replace(runs, state="paused", reason=STARTING_UP)
+    before = None
+    for free_by_the_kernel, seen in (
+        (3, (runs,)),
+        (5, ()),
+        (5, (starts,)),
+        (4, (starts,)),
+        (3, (starts,)),
+        (3, (runs,)),
+    ):
+        made = promised(with_pages_of_others(free_by_the_kernel), [claim], *seen, before=before)
+        (row,) = made.usage.cells[0].pages
+        assert (row.used + row.promised, row.free) == (2, 3)
+        before = made.usage
+
+
+def test_pages_that_others_take_while_a_guest_is_awaited_are_not_taken_for_its_own() -> None:
+    claim = claim_of("web", place(2, mem=4, page=2048))
+    before = promised(with_pages_of_others(8), [claim]).usage
+    made = promised(with_pages_of_others(5), [claim], before=before)
+    assert made.usage.cells[0].pages[0].free == 3
 
 
 def test_nobody_is_sent_to_a_cpu_that_is_promised() -> None:

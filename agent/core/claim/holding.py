@@ -13,7 +13,7 @@ from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet, union
 from agent.core.guest import Sighting
 from agent.core.holds import HostSets, hold, owner_of
-from agent.core.ledger import Holds, PageHold
+from agent.core.ledger import STARTING_UP, Holds, PageHold
 from agent.core.usage.rows import CpuHolder
 from agent.core.values import ReadOnlyMap
 
@@ -76,7 +76,6 @@ def promise_of(claims: Iterable[Claim], seen: Sighting | None, seen_holds: Holds
     extra = promised if seen_holds is None else beyond(promised, seen_holds)
     claimant = Owner(type="claim", uuid=instance.uuid, name=instance.name)
     cpus = extra.cpus | extra.sibling_cpus
-    is_coming = seen is not None and seen.is_active and any(claim.state in ON_ITS_WAY for claim in holding)
     return Promise(
         instance=instance.uuid,
         owner=claimant if seen is None else owner_of(seen),
@@ -86,7 +85,7 @@ def promise_of(claims: Iterable[Claim], seen: Sighting | None, seen_holds: Holds
         claimant=claimant,
         holders=tuple(CpuHolder(cpu=cpu, owners=(claimant,)) for cpu in cpus),
         adds=bool(cpus) or _has_amounts(extra),
-        unsettled=seen_holds.pages if is_coming and seen_holds is not None else (),
+        unsettled=() if seen_holds is None or not _is_coming(holding, seen) else seen_holds.pages,
         drift=next(
             (
                 drift(claim, part, seen, seen_holds)
@@ -96,6 +95,13 @@ def promise_of(claims: Iterable[Claim], seen: Sighting | None, seen_holds: Holds
             (),
         ),
     )
+
+
+def _is_coming(claims: Iterable[Claim], seen: Sighting | None) -> bool:
+    """Its QEMU may still be taking its memory: for the first time, or at a start anew."""
+    if seen is None or not seen.is_active:
+        return False
+    return seen.reason == STARTING_UP or any(one.state in ON_ITS_WAY and one.role != "in_place" for one in claims)
 
 
 def beyond(promised: Holds, seen: Holds) -> Holds:
