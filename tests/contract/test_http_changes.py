@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -197,6 +198,15 @@ def test_a_claim_whose_client_has_left_is_made_and_can_be_read(desk: Desk, clien
     assert client.get_claim("c1").claim.state == "reserved"
     again = client.claim(build())
     assert (again.is_new, again.claim.claim_id) == (False, "c1")
+
+
+def test_the_log_says_which_process_asked_for_a_change(client: LocalClient, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "agent.handlers")
+    client.claim(build())
+    client.get_claim("c1")
+    who = f"pid={os.getpid()} uid={os.geteuid()} gid={os.getegid()}"
+    told = [one.getMessage() for one in caplog.records if one.name == "agent.handlers.answer"]
+    assert told == [f"change method=POST path=/v1/claims claim=c1 code=ok {who}"]
 
 
 def test_ids_with_what_parts_a_path_go_over_the_socket(client: LocalClient) -> None:
