@@ -140,7 +140,7 @@ def test_domains_json_has_a_row_for_each_guest(ask: Ask) -> None:
 
 def test_show_json_has_the_sighting_what_it_holds_and_its_conflicts(ask: Ask) -> None:
     data = json.loads(ask(contended(), "show", "web", "-f", "json").out)
-    assert set(data) == {"sighting", "holds", "age_s", "conflicts"}
+    assert set(data) == {"sighting", "holds", "age_s", "claims", "conflicts"}
     assert data["sighting"]["domain"]["vcpu_pins"] == [{"thread": 0, "cpus": "2"}, {"thread": 1, "cpus": "3"}]
     assert data["holds"]["devices"] == [VF]
     assert len(data["conflicts"]) == 2

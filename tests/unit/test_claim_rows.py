@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from agent.core.claim.book import Book
-from agent.core.claim.values import Claim, Departure, Ending, State, Tombstone
+from agent.core.claim.values import Claim, Departure, Ending, Move, State, Tombstone
 from agent.core.conflicts import Conflict
 from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
@@ -118,8 +118,10 @@ def test_a_move_that_nobody_can_tell_the_end_of_is_an_error() -> None:
 
 
 def test_a_move_that_waits_for_its_end_is_told_of_after_a_day_with_its_age() -> None:
-    book = book_with(claim_of("web", place(2), state="parked", move_id="m1", state_since=SINCE, kind="resize"))
-    assert rows_of(ON, book, now_s=SINCE_S + DAY_S) == ()
+    claim = claim_of("web", place(2), state="parked", move_id="m1", kind="resize")
+    move = Move(move_id="m1", kind="resize", instance=uuid_of("web"), opened_at=SINCE, at_s=SINCE_S)
+    book = book_with(claim)._replace(moves=Map({"m1": move}))
+    assert rows_of(ON, book) == rows_of(ON, book, now_s=SINCE_S + DAY_S - 1) == ()
     (row,) = rows_of(ON, book, now_s=SINCE_S + 3.5 * DAY_S)
     assert (row.kind, row.severity) == ("migration-stuck", "warning")
     assert "The resize of web (claim claim-web) has waited for 3 days" in row.cause

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
 from agent.core.claim.book import Book
 from agent.core.claim.drift import way_back
@@ -36,7 +35,7 @@ def claim_conflicts(
             elif claim.state == "doubtful":
                 yield _doubtful(claim, promise)
             elif claim.state == "parked" and now_s is not None and claim.role == "owner":
-                yield from _parked(claim, promise, now_s)
+                yield from _parked(claim, promise, book, now_s)
     for uuid, departure in book.departures.items():
         seen = sightings.get(uuid)
         if departure.moved_to is not None and seen is not None and seen.is_active:
@@ -99,16 +98,17 @@ def _finished(claim: Claim) -> str:
     return elsewhere if claim.move_id is None else f"{elsewhere}, or {ending_way(claim)} with how it ended"
 
 
-def _parked(claim: Claim, promise: Promise, now_s: float) -> Iterator[Conflict]:
-    age_s = now_s - datetime.fromisoformat(claim.state_since).timestamp()
-    if age_s <= DAY_S:
+def _parked(claim: Claim, promise: Promise, book: Book, now_s: float) -> Iterator[Conflict]:
+    move = book.moves.get(claim.move_id or "")
+    days = 0 if move is None else int((now_s - move.at_s) // DAY_S)
+    if days < 1:
         return
     yield conflict(
         "migration-stuck",
         _guest(promise.instance),
         (promise.owner,),
         cause=f"The {claim.kind.replace('_', ' ')} of {claim.label} (claim {claim.claim_id}) has waited for "
-        f"{count(int(age_s // DAY_S), 'day')} to be confirmed or reverted",
+        f"{count(days, 'day')} to be confirmed or reverted",
         severity="warning",
         action=f"Confirm or revert it where it was ordered, or with {ending_way(claim)}; left alone nothing breaks, "
         "but what the guest had before stays held on this host",
