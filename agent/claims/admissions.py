@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from agent.claims.answers import claim_in
 from agent.claims.commits import STALE_S, Commit, unavailable
 from agent.core.claim import admit, life
-from agent.core.claim.book import Draft
+from agent.core.claim.book import Book, Draft
 from agent.core.claim.refusal import ClaimRefusal
-from agent.core.claim.values import Claim, ClaimRequest
+from agent.core.claim.undo import undo
+from agent.core.claim.values import Claim, ClaimRequest, Record
 from agent.core.fit.host import HostFacts
 from agent.core.snapshot import Snapshot
 from agent.errors import JournalError
 from agent.tracker import OUTSIDE_TRIES, Tracker
+
+
+class Made(NamedTuple):
+    """The making of a claim: the book before and after, and the rows that the journal was given."""
+
+    before: Book
+    after: Book
+    records: tuple[Record, ...]
 
 
 class Admissions:
@@ -95,20 +105,24 @@ class Admissions:
         with self._commits_lock:
             self._commits[claim_id] = commit
 
-    def end_commit(self, claim_id: str, commit: Commit, problem: str | None) -> None:
+    def end_commit(self, request: ClaimRequest, commit: Commit, made: Made, problem: str | None) -> None:
         """On the journal's thread: the claim is reserved, or was never there."""
+        claim_id = request.claim_id
         is_awaited = commit.begin_settling()
 
         def settle(current: Snapshot, draft: Draft) -> None:
+            if problem is not None:
+                undo(draft, made.before, made.after, made.records, claim_id)
+                return
+            replacing = admit.replacement(draft, request)
+            if replacing is not None:
+                draft.fulfil(replacing)
             claim = current.book.claims.get(claim_id)
             if claim is None or claim.state != "pending":
                 return
-            if problem is not None:
-                draft.take_back(claim)
-            elif is_awaited:
-                draft.settle(claim)
-            else:
-                life.abort(draft, draft.settle(claim), None, "stored too late for whoever asked")
+            settled = draft.settle(claim)
+            if not is_awaited:
+                life.abort(draft, settled, None, "stored too late for whoever asked")
 
         try:
             self._tracker.transact(settle)
@@ -129,15 +143,17 @@ class _Entry:
         self, admissions: Admissions, request: ClaimRequest, verdict: admit.Verdict | None, commit: Commit
     ) -> None:
         self._admissions, self._request, self._verdict, self._commit = admissions, request, verdict, commit
+        self._made: Made | None = None
 
     def make(self, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
         """Under the lock."""
         answer = self._admissions.enter(current, draft, self._request, self._verdict)
         if isinstance(answer, Claim) and draft.book is not current.book:
             self._admissions.begin_commit(answer.claim_id, self._commit)
+            self._made = Made(current.book, draft.book, draft.done().records)
         return answer
 
     def on_done(self, problem: str | None) -> None:
         """On the journal's thread; of a refusal nobody waits to be told."""
-        if self._commit.is_wanted:
-            self._admissions.end_commit(self._request.claim_id, self._commit, problem)
+        if self._made is not None:
+            self._admissions.end_commit(self._request, self._commit, self._made, problem)

@@ -183,9 +183,14 @@ def with_book(snapshot: Snapshot, book: Book, touched: Collection[str]) -> Snaps
     return after if is_same else _tallied(after, snapshot.promises, touched)
 
 
+def hour_of(wall_s: float) -> int:
+    """Hours since 1970."""
+    return int(wall_s // HOUR_S)
+
+
 def at_hour(snapshot: Snapshot, wall_s: float) -> Snapshot:
     """The same picture with rows about what has lasted too long, as of the hour. wall_s: seconds since 1970."""
-    hour = int(wall_s // HOUR_S)
+    hour = hour_of(wall_s)
     if hour == snapshot.hour:
         return snapshot
     return _tallied(msgspec.structs.replace(snapshot, hour=hour), snapshot.promises, ())

@@ -14,7 +14,7 @@ import msgspec
 
 from agent.core.admission import fit_rules, offer_now
 from agent.core.claim import life, moves, seats, steps
-from agent.core.claim.book import Book, Draft
+from agent.core.claim.book import Book, Change, Draft
 from agent.core.claim.refusal import REMEMBERED, ClaimRefusal, Code
 from agent.core.claim.values import BRINGS_A_GUEST, Claim, ClaimRequest, Moment, Role, State, Step, Tombstone
 from agent.core.fit.decide import fit, still_fits
@@ -111,9 +111,9 @@ def holds_still(request: ClaimRequest, verdict: Verdict, current: Snapshot, fact
 def enter(draft: Draft, request: ClaimRequest, verdict: Verdict, current: Snapshot) -> Claim:
     """Put the claim that was found possible into the books, as pending: it holds from now on."""
     uuid, seen = request.instance.uuid, current.ledger.sightings.get(request.instance.uuid)
-    replaced = draft.book.claims.get(request.context.replaces or "")
-    if replaced is not None:
-        life.replace(draft, replaced, request.claim_id)
+    replacing = replacement(draft, request)
+    if replacing is not None:
+        draft.foretell(replacing)
     if verdict.role == "in_place" and draft.book.owner_of(uuid) is None and seen is not None:
         steps.owner_for(draft, request.instance, seen, current.holds[uuid])
     groups, others = _seats_of_others(request.group, uuid, current)
@@ -135,6 +135,19 @@ def enter(draft: Draft, request: ClaimRequest, verdict: Verdict, current: Snapsh
     seats.join_group(draft, request.group, uuid, current.ledger.sightings)
     moves.open_move(draft, claim)
     return claim
+
+
+def replacement(draft: Draft, request: ClaimRequest) -> Change | None:
+    """The end of the claim that the request's takes the place of, as a change of the draft's book; None: there is none.
+
+    Until the journal has both, the old claim holds beside the new one.
+    """
+    replaced = draft.book.claims.get(request.context.replaces or "")
+    if replaced is None or not steps.may(replaced, "replace"):
+        return None
+    apart = Draft(draft.book, draft.now, draft.rules)
+    life.replace(apart, replaced, request.claim_id)
+    return apart.done()
 
 
 def refuse(draft: Draft, request: ClaimRequest, verdict: Verdict) -> None:

@@ -69,6 +69,12 @@ def member_key(group: str, instance: str) -> str:
     return f"{instance} {group}"
 
 
+def member_of_key(key: str) -> MemberKey:
+    """The inverse of `member_key`."""
+    instance, _, group = key.partition(" ")
+    return (group, instance)
+
+
 def _without(ids: tuple[str, ...], claim_id: str) -> tuple[str, ...]:
     return tuple(one for one in ids if one != claim_id)
 
@@ -138,6 +144,29 @@ class Draft:
         self._next(claim, "commit-failed")
         self.note_event(claim, "commit-failed", "ended")
         self._drop(claim)
+
+    def take_out(self, claim_id: str) -> None:
+        """As if the claim had never been made."""
+        claim = self.book.claims.get(claim_id)
+        if claim is not None:
+            self._drop(claim)
+
+    def note_row(self, kind: str, key: str, value: RecordValue | None) -> None:
+        """Have the journal store a row that has not changed, since nobody knows what it has."""
+        self._record(kind, key, value)
+
+    def foretell(self, change: Change) -> None:
+        """Have the journal store a change of this book together with this one, which for the time being leaves the
+        book itself as it is: until the disk has both, neither has happened."""
+        self.book = self.book._replace(sequence=change.book.sequence)
+        self._records |= {(record.kind, record.key): record for record in change.records}
+        self._steps += change.steps
+
+    def fulfil(self, change: Change) -> None:
+        """Take over a change of this book that was foretold, and whose steps the journal has therefore."""
+        self.book = change.book._replace(sequence=self.book.sequence)
+        self._records |= {(record.kind, record.key): record for record in change.records}
+        self._touched |= change.touched
 
     def move_on(self, claim: Claim, event: Event, **changes: object) -> Claim:
         """The claim after an event that leaves it in the book. changes: further fields of it.

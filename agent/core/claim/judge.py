@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from agent.core.admission import offer_now
-from agent.core.claim import evidence
+from agent.core.claim import evidence, life
 from agent.core.claim.book import Change, Draft
 from agent.core.claim.values import Claim, Moment
 from agent.core.fit.decide import still_fits
 from agent.core.fit.host import host_facts
-from agent.core.snapshot import Snapshot, at_hour, with_book, without_instance
+from agent.core.snapshot import Snapshot, at_hour, hour_of, with_book, without_instance
 
 
 def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[Snapshot, Change]:
@@ -20,6 +20,8 @@ def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[S
     """
     draft = Draft(looked.book, now, looked.rules)
     evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
+    if hour_of(now.wall_s) != looked.hour:
+        life.prune(draft, looked.ledger.sightings)
     change = draft.done()
     made = at_hour(with_book(looked, change.book, change.touched), now.wall_s)
     return msgspec.structs.replace(made, generation=looked.generation), change
