@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from agent.core.claim.book import Book
+from agent.core.claim.restore import book_of
+from agent.core.claim.values import Claim, Departure, GroupRule, Maintenance, Membership, Record
 from agent.core.cpuset import HIGHEST_ID
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
@@ -23,8 +26,9 @@ VERSION = 1
 
 
 class FullSnapshot(Value, frozen=True, kw_only=True):
-    """Everything that usage, conflicts and placements follow from. domains: as last seen, by uuid. claims: promises to
-    guests that have not come; this release makes none. agent_id to generation: whose picture, and which."""
+    """Everything that usage, conflicts and placements follow from. domains: as last seen, by uuid. claims: what is
+    promised, the earliest first. groups, members, departures: who has a seat by them. agent_id to generation: whose
+    picture, and which."""
 
     format: Literal["full"]
     v: int
@@ -35,12 +39,16 @@ class FullSnapshot(Value, frozen=True, kw_only=True):
     topology: HostTopology
     configuration: HostConfig
     domains: tuple[Sighting, ...] = ()
-    claims: tuple[Any, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    groups: tuple[GroupRule, ...] = ()
+    members: tuple[Membership, ...] = ()
+    departures: tuple[Departure, ...] = ()
+    maintenance: Maintenance | None = None
 
 
 def saved(snapshot: Snapshot) -> FullSnapshot:
     """The snapshot as it is kept in a file."""
-    identity, sightings = snapshot.identity, snapshot.ledger.sightings
+    identity, sightings, book = snapshot.identity, snapshot.ledger.sightings, snapshot.book
     return FullSnapshot(
         format="full",
         v=VERSION,
@@ -51,6 +59,11 @@ def saved(snapshot: Snapshot) -> FullSnapshot:
         topology=snapshot.topology,
         configuration=snapshot.config,
         domains=tuple(sightings[uuid] for uuid in sorted(sightings)),
+        claims=tuple(sorted(book.claims.values(), key=lambda one: (one.sequence, one.claim_id))),
+        groups=tuple(sorted(book.groups.values(), key=lambda one: one.id)),
+        members=tuple(sorted(book.members.values(), key=lambda one: (one.group, one.instance))),
+        departures=tuple(sorted(book.departures.values(), key=lambda one: one.instance)),
+        maintenance=book.maintenance,
     )
 
 
@@ -79,18 +92,23 @@ def restored(full: FullSnapshot) -> Snapshot:
     if faults:
         raise FaultyInput(*faults)
     identity = Identity(agent_id=full.agent_id, boot_id=full.boot_id, epoch=full.epoch)
-    empty = first(identity, full.configuration)
+    empty = first(identity, full.configuration, book=_book(full))
     sightings = MappingProxyType({seen.uuid: seen for seen in full.domains})
     ledger = msgspec.structs.replace(empty.ledger, sightings=sightings)
     known = msgspec.structs.replace(empty, topology=full.topology, ledger=ledger, complete=True)
     return msgspec.structs.replace(configured(known, full.configuration), generation=full.generation)
 
 
+def _book(full: FullSnapshot) -> Book:
+    values = (*full.claims, *full.groups, *full.members, *full.departures)
+    maintenance = () if full.maintenance is None else (full.maintenance,)
+    records = (Record(kind="", key=str(place), value=value) for place, value in enumerate((*values, *maintenance)))
+    return book_of(records, max((claim.sequence for claim in full.claims), default=0))
+
+
 def _foreign(full: FullSnapshot) -> Iterator[str]:
     if full.v != VERSION:
         yield f"v: the file has another version than {VERSION}; read it with the release that wrote it"
-    if full.claims:
-        yield "claims: this release knows none; read the file with the release that wrote it"
 
 
 def _impossible(full: FullSnapshot) -> Iterator[str]:
