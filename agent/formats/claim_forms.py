@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from agent.core.instance import MOST_MEMBERS, Group, GroupPolicy, Instance
 from agent.core.values import Value
 from agent.errors import FaultyInput
 from agent.formats.validate import field_path, number_text, validated
+from agent.formats.wall_time import in_utc
 
 LONGEST_ID = 255
 """Characters of an id that a caller chose, and of a host's name."""
@@ -193,10 +193,8 @@ def _reason_faults(text: str, path: str) -> Iterator[str]:
 
 def _time_faults(text: str, path: str) -> Iterator[str]:
     try:
-        is_right = datetime.fromisoformat(text).tzinfo is not None
+        in_utc(text)
     except ValueError:
-        is_right = False
-    if not is_right:
         yield f"{path}: no time with its zone, as in 2026-11-30T12:00:00Z"
 
 

@@ -21,11 +21,15 @@ from agent.formats.binding_rules import binding_faults
 from agent.formats.claim_forms import GroupForm, form_faults, group_form, group_of, lowered
 from agent.formats.digest import digest_of
 from agent.formats.validate import validated
+from agent.formats.wall_time import in_utc
 
 MOST_FACTS = 256
 """Entries of source_facts."""
 
 MOST_IGNORED = 20
+
+NEED_MOVE: frozenset[ClaimKind] = MOVES | {"rebuild"}
+"""Kinds that keep what was, and what comes, until somebody finishes the move."""
 
 
 class ContextForm(Value, frozen=True, kw_only=True):
@@ -156,8 +160,8 @@ def _claim_faults(form: ClaimForm, *, has_spec: bool) -> list[str]:
             faults.append("digest: missing; it is made where the binding is made, and sent with it")
     if form.instance is None and not has_spec:
         faults.append("instance: missing")
-    if form.kind in MOVES and form.context.move_id is None:
-        faults.append(f"context.move_id: missing; a {form.kind} is one half of a move, whose id both hosts are told")
+    if form.kind in NEED_MOVE and form.context.move_id is None:
+        faults.append(f"context.move_id: missing; a {form.kind} ends when the move of this id is finished")
     facts = form.context.source_facts
     if len(facts) > MOST_FACTS:
         faults.append(f"context.source_facts: more than {MOST_FACTS}")
@@ -195,6 +199,6 @@ def _context(form: ContextForm) -> ClaimContext:
         replaces=form.replaces,
         move_id=form.move_id,
         peer=form.peer,
-        not_after=form.not_after,
+        not_after=None if form.not_after is None else in_utc(form.not_after),
         source_facts=form.source_facts,
     )

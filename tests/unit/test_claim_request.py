@@ -91,7 +91,7 @@ def test_no_field_of_the_context_is_lost_on_the_way(context: ClaimContext, data:
         replaces=data.draw(st.none() | texts),
         move_id=data.draw(st.none() | texts),
         peer=data.draw(st.none() | texts),
-        not_after=data.draw(st.none() | st.just("2026-11-30T12:00:00+01:00")),
+        not_after=data.draw(st.none() | st.just("2026-11-30T12:00:00Z")),
         source_facts=MappingProxyType(data.draw(st.dictionaries(texts, texts, max_size=3))),
     )
     request = msgspec.structs.replace(
@@ -190,7 +190,9 @@ def test_members_and_context_are_not_in_the_digest() -> None:
         ({"context": {"group": {"id": "g", "policy": "anti"}}}, 'context.group.policy: "anti" is none of'),
         ({"context": {"group": {"id": ""}}}, "context.group.id: empty"),
         ({"context": []}, "context: an object is expected, not a list"),
-        ({"kind": "resize"}, "context.move_id: missing; a resize is one half of a move"),
+        ({"context": {"not_after": "0001-01-01T00:00:00+14:00"}}, "context.not_after: no time with its zone"),
+        ({"kind": "resize"}, "context.move_id: missing; a resize ends when the move of this id is finished"),
+        ({"kind": "rebuild"}, "context.move_id: missing; a rebuild ends"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_path(changes: dict[str, Any], fault: str) -> None:
@@ -208,6 +210,18 @@ def test_uuids_may_come_in_capitals() -> None:
     data["context"]["group"]["members"] = [UUID.upper()]
     asked = read_claim(data, RULES)
     assert (asked.instance.uuid, asked.group and asked.group.members) == (UUID, (UUID,))
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("2026-11-30T12:00:00+01:00", "2026-11-30T11:00:00Z"),
+        ("2026-11-30T12:00:00.75Z", "2026-11-30T12:00:00Z"),
+        ("0999-01-01T00:00:00Z", "0999-01-01T00:00:00Z"),
+    ],
+)
+def test_times_are_kept_so_that_they_compare_with_the_agents(sent: str, kept: str) -> None:
+    assert read_claim(document(context={"not_after": sent}), RULES).context.not_after == kept
 
 
 def test_the_limits_of_times_are_the_operators() -> None:
