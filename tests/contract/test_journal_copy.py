@@ -64,7 +64,7 @@ def test_a_copy_is_made_a_minute_after_the_one_before_and_has_all_that_was_writt
     assert (bench.upkeep(), bench.copied()) == (1.0, set())
     bench.write(2)
     bench.now += 1
-    assert (bench.upkeep(), bench.copied()) == (None, {"claim-1", "claim-2"})
+    assert (bench.upkeep(), bench.copied()) == (COPY_INTERVAL_S, {"claim-1", "claim-2"})
     bench.write(3)
     bench.now += COPY_INTERVAL_S - 1
     assert (bench.upkeep(), bench.copied()) == (1.0, {"claim-1", "claim-2"})
@@ -91,7 +91,7 @@ def test_a_copy_that_fails_is_told_and_due_again(bench: Bench, caplog: pytest.Lo
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["journal has no fresh copy"]
     unfinished.rmdir()
     bench.now += COPY_INTERVAL_S
-    assert (bench.upkeep(), bench.copied()) == (None, {"claim-1"})
+    assert (bench.upkeep(), bench.copied()) == (COPY_INTERVAL_S, {"claim-1"})
 
 
 def test_no_copy_is_made_where_the_folder_is_another_agents(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -164,6 +164,20 @@ def test_what_is_freed_in_one_transaction_with_a_claim_that_has_no_room_is_store
     assert found(small.folder) == {"claim-2", "claim-3"}
 
 
+def test_a_start_on_a_disk_that_has_run_full_knows_its_claims_and_stores_what_is_freed(small: Tmpfs) -> None:
+    agent = Agent(small.folder)
+    assert agent.write("take", claim(1), claim(2)) is None
+    agent.leave()
+    filler = fill(small.folder)
+    again = Agent(small.folder)
+    assert again.store.problem is None
+    assert again.write("free", gone(claim_of(1)), is_taker=False) is None
+    assert "nothing new is promised" in str(again.write("take", claim(3)))
+    filler.unlink()
+    again.leave()
+    assert found(small.folder) == {"claim-2"}
+
+
 # --- read-only -----------------------------------------------------------------------------------
 
 

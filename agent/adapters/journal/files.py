@@ -153,6 +153,9 @@ def open_sound(file: Path, now: float) -> tuple[sqlite3.Connection, str | None]:
 
     Raises as `repair`.
     """
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(file.parent).free < RESERVE_BYTES:
+            give_reserve(file.parent)  # a start needs room too
     repaired = repair(file, now)
     try:
         return connect(file), repaired

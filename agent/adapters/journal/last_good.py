@@ -56,7 +56,7 @@ class LastGood:
         self._is_stale = not is_copy_due
         self._thread = threading.Thread(target=self._run, args=(is_copy_due,), name="journal copy", daemon=True)
         self._thread.start()
-        return max(wait_s, 1.0) if self._is_stale else None
+        return max(wait_s, 1.0) if self._is_stale else COPY_INTERVAL_S  # it may have failed by then
 
     def end(self) -> None:
         """Wait until nothing of it is at work."""
