@@ -11,6 +11,7 @@ from agent.claims.commits import STALE_S, Commit, unavailable
 from agent.core.claim import life, moves, seats, steps
 from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.refusal import ClaimRefusal
+from agent.core.claim.spent import offer_again
 from agent.core.claim.values import (
     Claim,
     ClaimKind,
@@ -20,11 +21,13 @@ from agent.core.claim.values import (
     Maintenance,
     Move,
     Outcome,
+    SpentDevice,
     Step,
     Tombstone,
 )
 from agent.core.fit.host import HostFacts
 from agent.core.instance import Group, Instance
+from agent.core.pci import PciAddress
 from agent.core.snapshot import Snapshot
 from agent.errors import JournalError
 from agent.tracker import Tracker
@@ -254,6 +257,22 @@ class Claims:
             return draft.book.departures[instance]
 
         return self._stored(forget)
+
+    def offer_again(self, address: PciAddress) -> SpentDevice | ClaimRefusal:
+        """A device for one use is as good as new; what it was before."""
+
+        def offer(current: Snapshot, draft: Draft) -> SpentDevice | ClaimRefusal:
+            if address not in current.book.spent:
+                message = f"Device {address} is not kept back: `agentctl usage` has every device and its state"
+                return ClaimRefusal(code="InvalidRequest", message=message, retry="never")
+            held = [uuid for uuid, holds in current.holds.items() if address in holds.devices]
+            if held:
+                name = current.ledger.sightings[held[0]].label
+                message = f"Device {address} is held by {name}: take it from that guest first, and have it cleaned"
+                return ClaimRefusal(code="IllegalTransition", message=message, retry="later")
+            return offer_again(draft, address)
+
+        return self._stored(offer)
 
     def accept_journal(self) -> ClaimRefusal | None:
         """The operator says that a damaged journal's books are right as they are."""

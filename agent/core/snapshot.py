@@ -13,6 +13,7 @@ from agent.core.claim import seats
 from agent.core.claim.book import Book
 from agent.core.claim.holding import Promise, promise_of
 from agent.core.claim.rows import claim_conflicts
+from agent.core.claim.spent import with_spent
 from agent.core.claim.values import ClaimRules
 from agent.core.conflicts import Conflict, Since, goes_on, settled
 from agent.core.guest import Sighting
@@ -286,7 +287,7 @@ def _tallied(snapshot: Snapshot, promises: Map[str, Promise], changed: Iterable[
     return msgspec.structs.replace(
         snapshot,
         promises=promises,
-        usage=told.usage,
+        usage=with_spent(told.usage, book.spent),
         found=found if is_news else snapshot.found,
         conflicts=found if is_news else snapshot.conflicts,
     )

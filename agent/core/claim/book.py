@@ -22,10 +22,12 @@ from agent.core.claim.values import (
     Move,
     Record,
     RecordValue,
+    SpentDevice,
     State,
     Step,
     Tombstone,
 )
+from agent.core.pci import PciAddress
 
 _NONE: Map[str, object] = Map()
 
@@ -54,6 +56,7 @@ class Book(NamedTuple):
     failures: tuple[BuildFailure, ...] = ()
     maintenance: Maintenance | None = None
     boot: Boot | None = None
+    spent: Map[PciAddress, SpentDevice] = cast("Map[PciAddress, SpentDevice]", _NONE)
 
     def claims_of(self, instance: str) -> tuple[Claim, ...]:
         """Those of one instance that have not ended, the earliest first."""
@@ -311,6 +314,19 @@ class Draft:
             boot = Boot(boot_id=self.now.boot_id, since=self.now.wall)
             self.book = self.book._replace(boot=boot)
             self._record("boot", "host", boot)
+
+    def put_spent(self, spent: SpentDevice) -> None:
+        """A device has had its one use."""
+        self.book = self.book._replace(spent=self.book.spent.set(spent.address, spent))
+        self._record("spent_device", str(spent.address), spent)
+        self._touched.add(spent.instance)
+
+    def drop_spent(self, address: PciAddress) -> None:
+        """It is as good as new."""
+        spent = self.book.spent[address]
+        self.book = self.book._replace(spent=self.book.spent.delete(address))
+        self._record("spent_device", str(address), None)
+        self._touched.add(spent.instance)
 
     # --- steps ---------------------------------------------------------------------------------
 

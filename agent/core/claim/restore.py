@@ -19,6 +19,7 @@ from agent.core.claim.values import (
     Membership,
     Move,
     Record,
+    SpentDevice,
     Tombstone,
 )
 
@@ -52,6 +53,7 @@ def book_of(records: Iterable[Record], sequence: int) -> Book:
         failures=tuple(sorted(failures, key=lambda one: (one.at_s, one.claim_id))),
         maintenance=maintenance[-1] if maintenance else None,
         boot=next((one for one in values if isinstance(one, Boot)), None),
+        spent=Map({one.address: one for one in values if isinstance(one, SpentDevice)}),
     )
 
 

@@ -9,6 +9,7 @@ from agent.core.claim.refusal import ClaimRefusal
 from agent.core.guest import RunIdentity
 from agent.core.instance import Group, GroupPolicy, Instance, InstanceRequest
 from agent.core.ledger import Holds
+from agent.core.pci import PciAddress
 from agent.core.placement import Placement
 from agent.core.values import ReadOnlyMap, Value
 
@@ -198,6 +199,16 @@ class BuildFailure(Value, frozen=True, kw_only=True):
     reason: str
 
 
+class SpentDevice(Value, frozen=True, kw_only=True):
+    """A device that may be used once (device_spec's one_time_use) and has been: it is offered again only when an
+    operator says so. instance, name: of the guest that had it first. at: RFC 3339."""
+
+    address: PciAddress
+    instance: str
+    name: str
+    at: str
+
+
 class Boot(Value, frozen=True, kw_only=True):
     """The boot of the host that the journal was last written in. since: RFC 3339, of the first start in it."""
 
@@ -228,7 +239,9 @@ class Step(Value, frozen=True, kw_only=True):
     note: str | None = None
 
 
-RecordValue = Claim | Tombstone | Membership | GroupRule | Move | Maintenance | Departure | BuildFailure | Boot
+RecordValue = (
+    Claim | Tombstone | Membership | GroupRule | Move | Maintenance | Departure | BuildFailure | Boot | SpentDevice
+)
 
 
 class Record(Value, frozen=True, kw_only=True):
@@ -251,6 +264,7 @@ RECORDS: ReadOnlyMap[str, type[Value]] = MappingProxyType(
         "departure": Departure,
         "build_failure": BuildFailure,
         "boot": Boot,
+        "spent_device": SpentDevice,
     }
 )
 """What the value of each kind of row is."""
