@@ -212,6 +212,11 @@ class World:
         """release_claim."""
         return self.do(lambda draft: life.release(draft, self.now(claim), None))
 
+    def accept(self, claim: Claim) -> Claim:
+        """accept_observed."""
+        holds = Holds(uuid=claim.instance.uuid, host_memory_kib=2)
+        return self.do(lambda draft: life.accept_observed(draft, self.now(claim), holds))
+
     def renew(self, claim: Claim, ttl_s: float | None = None) -> Claim:
         """renew_claim."""
         return self.do(lambda draft: life.renew(draft, self.now(claim), ttl_s))

@@ -97,24 +97,28 @@ def _arriving(draft: Draft, ledger: Ledger, claim: Claim) -> None:
 
 def _resident(draft: Draft, ledger: Ledger, claim: Claim) -> None:
     uuid = claim.instance.uuid
+    if _is_changed_in_place(draft.book, uuid):
+        return
     if claim.ending is not None:
         if is_gone(ledger, uuid, claim.changed_at_s):
             steps.end(draft, claim, "rolled-back", claim.ending, claim.reason)
-    elif not _is_changed_in_place(draft.book, uuid) and is_absent(ledger, uuid, claim.changed_at_s):
+    elif is_absent(ledger, uuid, claim.changed_at_s):
         draft.move_on(claim, "absent", deadline=steps.deadline_in(draft.now, draft.rules.away_grace_s))
 
 
 def _away(draft: Draft, ledger: Ledger, claim: Claim) -> None:
     uuid = claim.instance.uuid
     seen = ledger.sightings.get(uuid)
-    if _is_coming(draft.book, uuid):
+    if any(other.role == "incoming" for other in draft.book.claims_of(uuid)):
         return
     if seen is not None and seen.begun_at > claim.changed_at_s:
         draft.move_on(claim, "seen-again", deadline=None)
+    elif _is_changed_in_place(draft.book, uuid):
+        return
     elif claim.ending is not None:
         if is_gone(ledger, uuid, claim.changed_at_s):
             steps.end(draft, claim, "rolled-back", claim.ending, claim.reason)
-    elif _is_due(draft, claim) and not _is_changed_in_place(draft.book, uuid) and _is_absent_at_last(ledger, claim):
+    elif _is_due(draft, claim) and _is_absent_at_last(ledger, claim):
         steps.end(draft, claim, "grace-over", "gone")
 
 
@@ -162,7 +166,9 @@ def _follow(draft: Draft, claim: Claim, seen: Sighting) -> None:
     if claim.role == "incoming" and _shows_torn(seen, claim):
         moves.torn(draft, claim, "its live migration failed in post-copy: memory of the guest is on both hosts")
     elif claim.ending is None and since_s is not None and _has_settled(draft, seen, since_s):
-        steps.become_owner(draft, claim, "settled")
+        other = steps.other_owner(draft, claim)
+        if other is None or steps.may(other, "superseded"):
+            steps.become_owner(draft, claim, "settled")
 
 
 def _has_settled(draft: Draft, seen: Sighting, since_s: float) -> bool:
@@ -266,11 +272,8 @@ def _after_stall(draft: Draft) -> None:
 
 
 def _is_changed_in_place(book: Book, uuid: str) -> bool:
+    """Then its domain may come and go, and its owner has to be there when that is over."""
     return any(claim.role == "in_place" for claim in book.claims_of(uuid))
-
-
-def _is_coming(book: Book, uuid: str) -> bool:
-    return any(claim.role == "incoming" for claim in book.claims_of(uuid))
 
 
 def _shows_torn(seen: Sighting, claim: Claim) -> bool:

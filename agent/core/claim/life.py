@@ -104,6 +104,8 @@ def release(draft: Draft, claim: Claim, note: str | None) -> Tombstone:
 
 def replace(draft: Draft, claim: Claim, by: str) -> Tombstone:
     """Another claim of the instance, with the id `by`, takes its place in this very change."""
+    if claim.role == "owner":
+        _end_others(draft, claim, "its owner was replaced")
     return end(draft, claim, "replace", "replaced", f"replaced by claim {by}")
 
 

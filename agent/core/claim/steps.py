@@ -123,10 +123,16 @@ def arrive(draft: Draft, claim: Claim, seen: Sighting) -> Claim:
     return draft.move_on(claim, "run-seen", deadline=None, run=joined(None, seen.run), reason=None)
 
 
+def other_owner(draft: Draft, claim: Claim) -> Claim | None:
+    """The claim that would end if this one became the owner."""
+    owner = draft.book.owner_of(claim.instance.uuid)
+    return None if owner is None or owner.claim_id == claim.claim_id else owner
+
+
 def become_owner(draft: Draft, claim: Claim, event: Event, **changes: object) -> Claim:
-    """The guest is here by this claim, and by no other."""
-    other = draft.book.owner_of(claim.instance.uuid)
-    if other is not None and other.claim_id != claim.claim_id:
+    """The guest is here by this claim, and by no other. Raises IllegalStep, also while another is pending."""
+    other = other_owner(draft, claim)
+    if other is not None:
         end(draft, other, "superseded", "replaced", f"came again by claim {claim.claim_id}", outcome="confirmed")
     return draft.move_on(claim, event, role="owner", deadline=None, running_since_s=None, **changes)
 

@@ -101,7 +101,7 @@ MEANING: dict[Event, str] = {
     "left": "libvirt says that it left by our own migration, or the peer has it and it is gone here",
     "stays": "it runs here, no job moves it, and the peer has none",
     "torn": "the move broke in the middle: paused with no job, post-copy failed, or the host went down in it",
-    "superseded": "the guest has come here again by another claim",
+    "superseded": "the guest has come here by another claim",
     "came-late": "its domain came after all, and the place is still free (only after expired and gone)",
     "deadline": "its deadline passed",
     "grace-over": "the grace is over too, and (not in place) absence is proven",
@@ -142,6 +142,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         deadline="overdue",
     ),
     *_rows("reserved", _COMING, run_seen="arriving", confirm="resident"),
+    *_rows("reserved", _OWNER, superseded="ended"),
     *_rows("reserved", _IN_PLACE, confirm="parked"),
     *_rows(
         "overdue",
@@ -154,6 +155,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         grace_over="ended",
     ),
     *_rows("overdue", _COMING, run_seen="arriving", confirm="resident"),
+    *_rows("overdue", _OWNER, superseded="ended"),
     *_rows("overdue", _IN_PLACE, confirm="parked"),
     *_rows(
         "arriving",
@@ -168,6 +170,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         forget="ended",
     ),
     *_rows("arriving", _INCOMING, torn="doubtful"),
+    *_rows("arriving", _OWNER, superseded="ended"),
     *_rows(
         "resident",
         _OWNER,
