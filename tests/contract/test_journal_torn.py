@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agent.adapters.journal import FILE, LAST_GOOD_FILE, Store
+from agent.adapters.journal import FILE, LAST_GOOD_FILE, MARK_FILE, Store
 from agent.core.claim.values import Record
 from agent.core.conflicts import Since
 from agent.errors import JournalTooNew
@@ -67,6 +67,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         store.write(rows, [to_step_row(step_of(2 + number))])
         commits.append(store.load().records)
     shutil.copytree(alive, folder)  # while it is open, as a kill leaves it
+    (folder / MARK_FILE).unlink()  # as after a power cut: nobody has synced it
     store.close()
     return Killed(folder, copied, tuple(commits), older)
 

@@ -3,6 +3,7 @@
 from agent.adapters.journal.files import FILE, LAST_GOOD_FILE, STARTS_TO_SKIP
 from agent.adapters.journal.history import read_steps
 from agent.adapters.journal.lock import LOCK_FILE, StateLock
+from agent.adapters.journal.mark import MARK_FILE
 from agent.adapters.journal.schema import SCHEMA_VERSION
 from agent.adapters.journal.store import Store, Stored
 from agent.adapters.journal.writer import ENDED, HANGS, HANGS_AFTER_S, LAZY_S, RETRY_S, Journal
@@ -15,6 +16,7 @@ __all__ = [
     "LAST_GOOD_FILE",
     "LAZY_S",
     "LOCK_FILE",
+    "MARK_FILE",
     "RETRY_S",
     "SCHEMA_VERSION",
     "STARTS_TO_SKIP",

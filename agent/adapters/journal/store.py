@@ -25,6 +25,7 @@ from agent.adapters.journal.files import (
 )
 from agent.adapters.journal.last_good import LastGood
 from agent.adapters.journal.lock import StateLock
+from agent.adapters.journal.mark import Mark
 from agent.adapters.journal.place import Place
 from agent.adapters.journal.schema import (
     DROP_DATE,
@@ -92,6 +93,7 @@ class Store:
         self._is_closed = False
         self._is_log_doubtful = False
         self._last_good = None if folder is None else LastGood(folder, self.check)
+        self._mark = None if folder is None else Mark(folder)
 
     @classmethod
     def open(cls, state_path: Path, wall: Callable[[], float] = time, *, lock: StateLock | None = None) -> Store:
@@ -108,7 +110,13 @@ class Store:
             database, repaired = open_sound(file, wall())
             if repaired is not None:
                 LOG.error("journal %s", repaired)
-            return cls(database, state_path, None, lock, wall)
+            store = cls(database, state_path, None, lock, wall)
+            try:
+                store._find_missing()
+            except sqlite3.Error:
+                database.close()
+                raise
+            return store
 
     @classmethod
     def unstored(
@@ -170,9 +178,7 @@ class Store:
         with _told("read what was promised"):
             rows = self._database.execute("SELECT kind, key, value FROM record ORDER BY rowid").fetchall()
             (damaged,) = self._database.execute("SELECT damaged FROM seal").fetchone()
-            (sequence,) = self._database.execute(
-                "SELECT max(sequence) FROM (SELECT sequence FROM seal UNION ALL SELECT max(sequence) FROM step)"
-            ).fetchone()
+            sequence = self._newest_step()
         try:
             with _no_garbage():
                 return Stored(tuple(from_row(*row) for row in rows), sequence, damaged)
@@ -191,6 +197,8 @@ class Store:
             write.executemany(DROP_RECORD, gone)
             write.executemany(PUT_RECORD, new)
             self._add_steps(write, steps)
+        if self._mark is not None and steps:
+            self._mark.put(max(step.sequence for step in steps))
         if self._last_good is not None:
             self._last_good.wrote(sum(len(row.text or "") for row in rows))
 
@@ -234,6 +242,31 @@ class Store:
         """
         return None if self._last_good is None else self._last_good.upkeep()
 
+    def _newest_step(self) -> int:
+        """Its number."""
+        newest: int
+        (newest,) = self._database.execute(
+            "SELECT max(sequence) FROM (SELECT sequence FROM seal UNION ALL SELECT max(sequence) FROM step)"
+        ).fetchone()
+        return newest
+
+    def _find_missing(self) -> None:
+        """Mark the journal as damaged where it lacks steps that were stored: sqlite itself takes a log that was cut
+        short for a whole one. Raises sqlite3.Error."""
+        if self._mark is None or self._folder is None:
+            return
+        marked, newest = self._mark.read(), self._newest_step()
+        if newest >= marked:
+            return
+        sentence = (
+            f"{self._folder / FILE} ends with step {newest}, and step {marked} had been stored: its log was cut short, "
+            "or an older file took its place."
+        )
+        LOG.error("journal %s", sentence)
+        with self._transaction() as write:
+            write.execute("UPDATE seal SET damaged = coalesce(damaged, ?)", (sentence,))
+            write.execute(PUT_SEQUENCE, (marked,))
+
     def _add_steps(self, write: sqlite3.Connection, steps: Sequence[StepRow]) -> None:
         # Also without steps: a write that changes no page would not show whether the disk takes any.
         newest = max((step.sequence for step in steps), default=0)
@@ -258,6 +291,8 @@ class Store:
             LOG.warning("journal closed without a copy: %s", error)
         # where the database is not at its path any more, sqlite too leaves the log beside it alone (HAS_MOVED)
         self._database.close()
+        if self._mark is not None:
+            self._mark.close()
 
     def _save_copy(self) -> None:
         """Fold the write-ahead log into the file and make the last good copy anew. Raises JournalError."""
