@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from agent.core.claim.evidence import to_read
 from agent.core.snapshot import Findings, Snapshot, Wish
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Watch:
             if periodic:
                 self._next_at = now + self._interval_s
             wish = Wish(
-                marked=frozenset(self._marked),
+                marked=frozenset(self._marked) | to_read(self._current().book),
                 domains=self._domains_wanted,
                 host=self._host_wanted,
                 periodic=periodic,

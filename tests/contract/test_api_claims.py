@@ -166,6 +166,21 @@ def test_a_guest_that_no_claim_made_gets_one_when_it_is_about_to_leave(desk: Des
     assert done["outcome"] == "failed"
 
 
+def test_a_guest_that_is_half_of_a_move_is_not_changed_in_place_and_the_move_is_named(desk: Desk) -> None:
+    claim(desk, kind="resize", context={"move_id": "m1", "peer": "there"})
+    here = guest("web", {0: 2}, at=desk.now_s + 10.1, run=RunIdentity(libvirt_id=1, pid=7))
+    desk.look(here, names=("web",))
+    desk.result("POST", "/v1/claims/c1/confirm")
+    asked = build(claim_id="c2", kind="rebuild", context={"move_id": "m2"})
+    assert refusal(desk, "POST", "/v1/claims", asked)[1:] == (
+        "InstanceBusy",
+        "later",
+        "Instance web has claim c1 here already (resize, resident): finish move m1 first",
+    )
+    desk.result("POST", "/v1/moves/m1/finish", {"outcome": "confirmed"})
+    assert claim(desk, claim_id="c3", kind="rebuild", context={"move_id": "m3"}).claim.role == "in_place"
+
+
 def test_a_group_is_told_with_who_is_seated_and_holds_in_the_next_claim(desk: Desk) -> None:
     desk.look(guest("old", {0: 2}, at=desk.now_s + 10.1), names=("old",))
     group = {"policy": "anti-affinity", "members": [uuid_of("old"), uuid_of("web")], "generation": 3}

@@ -160,6 +160,28 @@ def test_a_guest_that_comes_again_ends_what_was_left_of_its_earlier_stay() -> No
     assert [one.claim_id for one in world.book.claims_of(uuid_of("a"))] == [new.claim_id]
 
 
+def test_a_live_migration_is_over_on_its_destination_when_the_guest_has_arrived() -> None:
+    world = World()
+    settled, confirmed = world.resident("a", "live_migration"), world.arriving("b", "live_migration")
+    move_ids = [confirmed.move_id or "", "move-a-0"]
+    world.confirm(confirmed)
+    assert [world.now(one).move_id for one in (settled, confirmed)] == [None, None]
+    assert [world.book.moves[one].outcome for one in move_ids] == ["confirmed", "confirmed"]
+    assert world.finish(move_ids[0], "confirmed").outcome == "confirmed"
+    assert world.hold("a", move_id="next").state == "leaving"
+
+
+def test_a_change_in_place_is_not_confirmed_while_its_owner_is_half_of_another_move() -> None:
+    world = World()
+    old = world.resident("a", "resize")
+    new = world.claim("a", "rebuild")
+    with pytest.raises(Refused) as refused:
+        world.confirm(new)
+    assert f"its owner is part of move {old.move_id}" in life.explain(refused.value)
+    world.finish(old.move_id or "", "confirmed")
+    assert world.confirm(new).state == "parked"
+
+
 def test_what_is_away_is_not_called_back_by_the_domain_of_a_claim_beside_it() -> None:
     world = World()
     old = world.resident("a")

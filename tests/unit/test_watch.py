@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.core.claim.values import Claim, Step
 from agent.core.host_config import HostConfig
+from agent.core.instance import Instance
 from agent.core.ledger import Listing
 from agent.core.snapshot import Findings, Identity, Snapshot, SourceState, Wish
 from agent.tracker import Tracker
@@ -102,6 +104,27 @@ def test_the_first_pass_is_a_timed_one_and_comes_when_all_is_prepared(bench: Ben
     bench.watch.wake()
     bench.look.wait_for_pass()
     assert bench.prepared == 1
+
+
+def test_a_domain_that_a_claim_waits_for_is_read_in_each_pass(bench: Bench) -> None:
+    claim = Claim(
+        claim_id="c1",
+        kind="build",
+        role="owner",
+        state="pending",
+        instance=Instance(uuid="u1"),
+        digest="",
+        ttl_s=900.0,
+        sequence=0,
+        made_at="",
+        state_since="",
+        changed_at_s=bench.now,
+    )
+    step = Step(sequence=0, at="", event="admitted")
+    bench.tracker.transact(lambda _current, draft: draft.settle(draft.admit(claim, step)))
+    assert bench.start() == Wish(periodic=True, marked=frozenset({"u1"}))
+    bench.watch.wake()
+    assert bench.look.wait_for_pass() == Wish(marked=frozenset({"u1"}))
 
 
 def test_a_preparation_that_fails_is_logged_and_passes_begin(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

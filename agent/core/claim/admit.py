@@ -228,11 +228,16 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
     yield from _bad_replacement(request, book)
     others = [claim for claim in book.claims_of(uuid) if claim.claim_id != request.context.replaces]
     for claim in others:
-        may_stay = role == "in_place" and claim.role == "owner" and claim.state in STAYS_STATES
-        if not may_stay:
+        stays = claim.role == "owner" and claim.state in STAYS_STATES and claim.ending is None
+        move = steps.open_move_of(book, claim)
+        if role != "in_place" or not stays or move is not None:
+            way = (
+                "end that first, or name it in context.replaces"
+                if move is None
+                else f"finish move {move.move_id} first"
+            )
             message = (
-                f"Instance {claim.label} has claim {claim.claim_id} here already ({claim.kind}, {claim.state}):"
-                " end that first, or name it in context.replaces"
+                f"Instance {claim.label} has claim {claim.claim_id} here already ({claim.kind}, {claim.state}): {way}"
             )
             yield ClaimRefusal(code="InstanceBusy", message=message, retry="later", claim_id=claim.claim_id)
     seen = snapshot.ledger.sightings.get(uuid)

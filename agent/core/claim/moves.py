@@ -162,8 +162,8 @@ def _free_owner(draft: Draft, move_id: str, instance: Instance, seen: Sighting |
     for claim in book.claims_of(instance.uuid):
         if claim.role != "owner":
             raise Refused(claim, "hold", f"that ({claim.kind}) has to be finished before the guest can leave")
-        move = None if claim.move_id is None else book.moves.get(claim.move_id)
-        if move is not None and move.outcome is None and move.move_id != move_id:
+        move = steps.open_move_of(book, claim)
+        if move is not None and move.move_id != move_id:
             raise Refused(claim, "hold", f"it is part of move {move.move_id}, which has to be finished first")
         if claim.ending is not None:
             raise Refused(claim, "hold", f"it ends ({claim.ending}) as soon as its domain is gone")

@@ -6,10 +6,21 @@ import uuid as uuids
 
 import msgspec
 
-from agent.core.claim.book import Draft, IllegalStep
+from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.proof import is_other_run, joined, says_off, shows_run
 from agent.core.claim.table import Event, after
-from agent.core.claim.values import Claim, ClaimRules, Deadline, Departure, Ending, Moment, Outcome, Step, Tombstone
+from agent.core.claim.values import (
+    Claim,
+    ClaimRules,
+    Deadline,
+    Departure,
+    Ending,
+    Moment,
+    Move,
+    Outcome,
+    Step,
+    Tombstone,
+)
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.instance import Instance
 from agent.core.ledger import Holds
@@ -130,8 +141,14 @@ def other_owner(draft: Draft, claim: Claim) -> Claim | None:
 
 
 def become_owner(draft: Draft, claim: Claim, event: Event, **changes: object) -> Claim:
-    """The guest is here by this claim, and by no other. Raises IllegalStep, also while another is pending."""
+    """The guest is here by this claim, and by no other. Raises IllegalStep, also while another is pending.
+
+    A live migration is over with that; a cold one is still to be confirmed or reverted.
+    """
     other = other_owner(draft, claim)
+    if claim.kind == "live_migration" and claim.move_id is not None:
+        close_move(draft, claim.move_id, "confirmed")
+        changes = {**changes, "move_id": None, "peer": None}
     if other is not None:
         end(draft, other, "superseded", "replaced", f"came again by claim {claim.claim_id}", outcome="confirmed")
     return draft.move_on(claim, event, role="owner", deadline=None, running_since_s=None, **changes)
@@ -147,6 +164,12 @@ def end(
     if claim.move_id is not None:
         close_move(draft, claim.move_id, outcome)
     return draft.end(claim, event, ending, note)
+
+
+def open_move_of(book: Book, claim: Claim) -> Move | None:
+    """The move that the claim is a half of, while nobody has finished it."""
+    move = None if claim.move_id is None else book.moves.get(claim.move_id)
+    return move if move is not None and move.outcome is None else None
 
 
 def close_move(draft: Draft, move_id: str, outcome: Outcome) -> None:
@@ -181,6 +204,9 @@ def _confirm_in_place(draft: Draft, claim: Claim) -> Claim:
         return claim
     owner = draft.book.owner_of(claim.instance.uuid)
     if owner is not None:
+        move = open_move_of(draft.book, owner)
+        if move is not None and move.move_id != claim.move_id:
+            raise Refused(claim, "confirm", f"its owner is part of move {move.move_id}, which has to be finished first")
         draft.move_on(owner, "set-aside", deadline=None, move_id=claim.move_id)
     return draft.move_on(claim, "confirm", deadline=None, reason=None)
 
