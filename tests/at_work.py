@@ -89,7 +89,7 @@ class AtWork:
             book=book_of(stored.records, stored.sequence),
             rules=self.rules,
         )
-        self.tracker.transact(_began)
+        self.tracker.transact(began)
         self.claims = Claims(
             self.tracker,
             self.journal,
@@ -148,7 +148,8 @@ class AtWork:
         return answer
 
 
-def _began(_current: Snapshot, draft: Draft) -> None:
+def began(_current: Snapshot, draft: Draft) -> None:
+    """What a start of the agent does to the claims that it finds."""
     boot = draft.book.boot
     restarted(draft, None if boot is None else boot.boot_id)
     draft.begin_boot()

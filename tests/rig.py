@@ -96,12 +96,7 @@ class Rig:
         """A new agent over the same host, which keeps nothing but what the journal has."""
         self.config = self.config if configured is None else configured
         self.epoch += 1
-        self.tracker = Tracker(
-            identity=Identity(agent_id="agent", boot_id="boot", epoch=self.epoch),
-            config=self.config,
-            since=self.since,
-            moment=lambda: moments.at(self.now, wall=f"2026-01-01T00:00:00Z+{self.now:g}"),
-        )
+        self.tracker = self.begin_tracker()
         self.look = HostLook(
             sysfs_root=self.root,
             libvirt=self.libvirt,
@@ -119,6 +114,15 @@ class Rig:
             on_pass=self._on_pass,
             clock=self.clock,
             interval_s=INTERVAL_S,
+        )
+
+    def begin_tracker(self) -> Tracker:
+        """The books of a new agent: for subclasses that have a journal."""
+        return Tracker(
+            identity=Identity(agent_id="agent", boot_id="boot", epoch=self.epoch),
+            config=self.config,
+            since=self.since,
+            moment=lambda: moments.at(self.now, wall=f"2026-01-01T00:00:00Z+{self.now:g}"),
         )
 
     # --- guests ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from agent.claims.admissions import Admissions
 from agent.claims.answers import Granted, GroupView, claim_in, unknown
 from agent.claims.commits import STALE_S, Commit, unavailable
-from agent.core.claim import life, moves, seats, steps
+from agent.core.claim import judge, life, moves, seats, steps
 from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.refusal import ClaimRefusal
 from agent.core.claim.spent import offer_again
@@ -87,7 +87,8 @@ class Claims:
     # --- what becomes of it --------------------------------------------------------------------------
 
     def recheck(self, claim_id: str, group: Group | None = None) -> Granted | ClaimRefusal:
-        """Before the guest comes: whether its seat still is one, against domains and seats taken earlier; renews."""
+        """Before the guest comes: whether its seat still is one, against domains and seats taken earlier, and its place
+        is still this host's to give; renews."""
 
         def check(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
             claim = claim_in(current.book, claim_id)
@@ -103,9 +104,9 @@ class Claims:
                 in_place=claim.role == "in_place",
                 before=claim.sequence,
             )
-            if violated is None:
-                return life.renew(draft, claim, None)
-            return seats.refused(seats.way_of(claim.kind, is_recheck=True), violated)
+            if violated is not None:
+                return seats.refused(seats.way_of(claim.kind, is_recheck=True), violated)
+            return _place_lost(claim, current) or life.renew(draft, claim, None)
 
         return self._changed(check, group)
 
@@ -343,6 +344,19 @@ class Claims:
             asked, claim.instance.uuid, snapshot.book, snapshot.ledger.sightings, host=self._host
         )
         return Granted(claim, is_new, remarks, seats.guarantee_of(asked))
+
+
+def _place_lost(claim: Claim, current: Snapshot) -> ClaimRefusal | None:
+    """The place of a guest that is still to come can be gone: taken from the host, or by a guest that never asked."""
+    if claim.state not in {"reserved", "overdue"} or claim.placement is None or judge.is_free_for(claim, current):
+        return None
+    message = (
+        f"The place of claim {claim.claim_id} is not there any more, or somebody has taken a part of it without asking:"
+        " see `agentctl conflicts`, abort the claim and make another"
+    )
+    return ClaimRefusal(
+        code="ComputeResourcesUnavailable", message=message, retry="elsewhere", claim_id=claim.claim_id
+    )
 
 
 def _group_of(book: Book, claim: Claim) -> Group | None:

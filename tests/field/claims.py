@@ -1,21 +1,27 @@
-"""What the field cases call a claim, before there are claims: an answer, and on a yes the guest comes as placed."""
+"""What the field cases call a claim: the real one, on a host that is thought of; on a yes the guest comes as placed."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
-from agent.core.admission import Admitted, Answer, Refused, admit, question_of
-from agent.core.fit.host import host_facts
-from agent.core.guest import Sighting
+from agent.claims import Granted
+from agent.core.claim.refusal import ClaimRefusal
+from agent.core.claim.values import ClaimKind, Tombstone
+from agent.core.conflicts import Conflict
+from agent.core.guest import RunIdentity, Sighting
 from agent.core.host_config import DeviceSpec
-from agent.core.instance import Instance, InstanceRequest
+from agent.core.instance import InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 from agent.core.reasons import Reason
-from agent.core.snapshot import Identity, Snapshot, configured, first
 from agent.core.usage import Usage
 from tests import builders
-from tests.builders import Host, ledger_of, uuid_of
+from tests.at_work import AtWork, asked
+from tests.builders import Host, uuid_of
 from tests.fit.arrival import guest_of, topology_with
+
+Answer = Granted | ClaimRefusal
 
 EVERY_DEVICE = (DeviceSpec(address="*:*:*.*"),)
 
@@ -25,16 +31,11 @@ def offering(before: Host) -> Host:
     return builders.configured(before, device_spec=EVERY_DEVICE)
 
 
-def ask(snapshot: Snapshot, request: InstanceRequest) -> Answer:
-    """Yes or no on a host as it was seen, to a guest that nobody knows yet."""
-    facts = host_facts(snapshot.topology, snapshot.config)
-    return admit(question_of(request, snapshot, facts, Instance(uuid=uuid_of("new")), None))
-
-
 def placed(answer: Answer) -> Placement:
     """Of a yes."""
-    assert isinstance(answer, Admitted), answer
-    return answer.placement
+    assert isinstance(answer, Granted), answer
+    assert answer.claim.placement is not None
+    return answer.claim.placement
 
 
 def only_cell(answer: Answer) -> CellPlacement:
@@ -45,7 +46,7 @@ def only_cell(answer: Answer) -> CellPlacement:
 
 def reasons(answer: Answer) -> tuple[Reason, ...]:
     """Of a no."""
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, ClaimRefusal), answer
     return answer.reasons
 
 
@@ -55,36 +56,71 @@ def given(answer: Answer) -> list[str]:
 
 
 class Claims:
-    """A host, and guests that come and go."""
+    """A host, the guests that are there already, and guests that come and go by claims."""
 
-    def __init__(self, on: Host, *guests: Sighting) -> None:
-        self._host = on
+    def __init__(self, state_path: Path, on: Host, *guests: Sighting) -> None:
+        self.at_work = AtWork(state_path, on)
         self._guests = {guest.uuid: guest for guest in guests}
-        self._placements: dict[str, Placement] = {}
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The host as it would be seen now; the kernel has given the guests their huge pages."""
-        topology = self._host.topology
-        for placement in self._placements.values():
-            topology = topology_with(topology, placement)
-        empty = first(Identity(agent_id="agent", boot_id="boot", epoch=1), self._host.config)
-        seen = msgspec.structs.replace(empty, topology=topology, ledger=ledger_of(*self._guests.values()))
-        return configured(seen, self._host.config)
+        self._pid = 1000
+        self._look()
 
     @property
     def usage(self) -> Usage:
-        """What is used now."""
-        return self.snapshot.usage
+        """What is used and promised now."""
+        return self.at_work.tracker.snapshot.usage
 
-    def claim(self, name: str, request: InstanceRequest) -> Answer:
-        """The answer; on a yes the guest is here from now on."""
-        answer = ask(self.snapshot, request)
-        if isinstance(answer, Admitted):
-            self._guests[uuid_of(name)] = guest_of(name, answer.placement, request)
-            self._placements[uuid_of(name)] = answer.placement
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """What contradicts now."""
+        return self.at_work.tracker.snapshot.conflicts
+
+    def restart(self) -> None:
+        """The agent ends and starts, and has the same books and the same usage."""
+        before, kept = self.at_work.book.claims, _kept(self.usage)
+        self.at_work.restart()
+        self._look()
+        assert (set(self.at_work.book.claims), _kept(self.usage)) == (set(before), kept)
+
+    def claim(self, name: str, request: InstanceRequest, *, kind: ClaimKind = "build", comes: bool = True) -> Answer:
+        """The answer, under the guest's name as claim id; on a yes the guest comes at once, unless told otherwise."""
+        before = self.usage
+        answer = self.at_work.claims.claim(asked(name, name, request, kind=kind))
+        if isinstance(answer, ClaimRefusal):
+            assert self.usage == before, "a refusal takes nothing"
+        elif comes:
+            self.come(name, answer, request)
         return answer
 
+    def come(self, name: str, answer: Answer, request: InstanceRequest) -> None:
+        """The guest comes as it was placed, and nothing more or less is kept from others than was promised."""
+        promised, placement = _kept(self.usage), placed(answer)
+        came = guest_of(name, placement, request)
+        self._pid += 1
+        self._guests[came.uuid] = msgspec.structs.replace(came, run=RunIdentity(libvirt_id=self._pid, pid=self._pid))
+        on = self.at_work.host
+        self.at_work.host = Host(topology_with(on.topology, placement), on.config)
+        self._look()
+        assert _kept(self.usage) == promised, "claim and guest count once"
+        assert self.at_work.book.claims[name].state == "arriving"
+
     def release(self, name: str) -> None:
-        """The guest is gone."""
-        del self._guests[uuid_of(name)], self._placements[uuid_of(name)]
+        """The guest has settled, is given up and is gone. For guests without huge pages."""
+        self._look()
+        assert self.at_work.book.claims[name].state == "resident"
+        assert isinstance(self.at_work.claims.release(name), Tombstone)
+        del self._guests[uuid_of(name)]
+        self._look()
+
+    def _look(self) -> None:
+        self.at_work.look(*self._guests.values())
+
+
+def _kept(usage: Usage) -> object:
+    """What is kept from others: by CPU, cell, page size and device, and in all."""
+    return (
+        usage.host.dedicated.free,
+        usage.host.memory_kib.free,
+        [(cell.id, cell.dedicated.free, cell.memory_kib.free) for cell in usage.cells],
+        [(cell.id, row.size_kib, row.free) for cell in usage.cells for row in cell.pages],
+        [row.address for row in usage.pci if row.free],
+    )

@@ -8,7 +8,8 @@ from agent.core.reason_text import sentence
 from agent.core.reasons import CpusShort, NoSiblings
 from agent.core.usage import Usage
 from tests.builders import Node, guest, h8, host, ht8
-from tests.field.claims import Claims, only_cell, reasons
+from tests.field.claims import only_cell, reasons
+from tests.field.conftest import ClaimsOn
 from tests.fit.requests import asks
 
 
@@ -28,7 +29,7 @@ def _owner_names(row: Conflict) -> list[str | None]:
     return sorted((owner.name for owner in row.owners), key=str)
 
 
-def test_pin_two_domains_one_cpu() -> None:
+def test_pin_two_domains_one_cpu(claims_on: ClaimsOn) -> None:
     """LP#1829349."""
     a, b, c = guest("a", {0: 2, 1: 3}, mem=1024), guest("b", {0: 3, 1: 4}, mem=1024), guest("c", mem=512)
     made = h8().folded(a, b, c)
@@ -38,20 +39,26 @@ def test_pin_two_domains_one_cpu() -> None:
     assert str(made.usage.host.dedicated.used) == "2-4"
     assert _free(made.usage) == "5-7"
     assert made.usage.host.memory_kib.used == 2560 * 1024
-    (short,) = reasons(Claims(h8(), a, b, c).claim("x", asks(4)))
+    claims = claims_on(h8(), a, b, c)
+    (short,) = reasons(claims.claim("x", asks(4)))
     assert isinstance(short, CpusShort)
     assert (short.asked, str(short.free)) == (4, "5-7")
-    assert str(only_cell(Claims(h8(), a, b, c).claim("y", asks(3))).cpus) == "5-7"
+    assert str(only_cell(claims.claim("y", asks(3))).cpus) == "5-7"
+    assert [row.id for row in claims.conflicts] == ["cpu-pinned-twice:cpu:3"]
 
 
-def test_pin_emulator_cpus_count() -> None:
+def test_pin_emulator_cpus_count(claims_on: ClaimsOn) -> None:
     """LP#1614054."""
     a = guest("a", {0: 2, 1: 3}, emu="6", mem=1024)
     made = h8().folded(a)
     assert _held(made.usage) == "2-3,6"
     assert _free(made.usage) == "4-5,7"
     assert made.conflicts == ()
-    assert str(only_cell(Claims(h8(), a).claim("x", asks(3))).cpus) == "4-5,7"
+    claims = claims_on(h8(), a)
+    (short,) = reasons(claims.claim("x", asks(4)))
+    assert isinstance(short, CpusShort)
+    assert (short.asked, str(short.free)) == (4, "4-5,7")
+    assert str(only_cell(claims.claim("y", asks(3))).cpus) == "4-5,7"
     beside = guest("a", {0: 2, 1: 3}, emu="0-1,6")
     assert str(h8().folded(beside).holds[beside.uuid].cpus) == "2-3,6"
 
@@ -70,21 +77,21 @@ def test_cpu_offline_under_guest() -> None:
     assert (_held(back.usage), _free(back.usage)) == ("4-6", "2-3,7")
 
 
-def test_smt_isolate_without_smt() -> None:
+def test_smt_isolate_without_smt(claims_on: ClaimsOn) -> None:
     """LP#1550317. Where cores have one thread, isolate takes its own CPUs and no other; require cannot be."""
-    host_claims = Claims(h8())
+    host_claims = claims_on(h8())
     cell = only_cell(host_claims.claim("x", asks(3, threads="isolate")))
     assert (str(cell.cpus), str(cell.idle_cpus)) == ("2-4", "")
     assert _held(host_claims.usage) == "2-4"
     assert _free(host_claims.usage) == "5-7"
-    refused = reasons(Claims(h8()).claim("y", asks(3, threads="require")))
+    refused = reasons(claims_on(h8()).claim("y", asks(3, threads="require")))
     assert refused == (NoSiblings(guest_cell=0, cell=0),)
     assert "one thread each; guest cell 0 asks for siblings" in sentence(refused[0])
 
 
-def test_smt_odd_vcpus() -> None:
+def test_smt_odd_vcpus(claims_on: ClaimsOn) -> None:
     """LP#1467927. Two whole cores and a half leave three CPUs, one whole core among them."""
-    host_claims = Claims(ht8())
+    host_claims = claims_on(ht8())
     cell = only_cell(host_claims.claim("x", asks(5, threads="prefer")))
     assert str(cell.cpus) == "0-2,4-5"
     assert _free(host_claims.usage) == "3,6-7"
@@ -100,9 +107,9 @@ def test_ids_beyond_63() -> None:
     assert CpuSet.parse(_free(usage)) == usage.host.dedicated.free
 
 
-def test_ids_with_gaps_above_count() -> None:
+def test_ids_with_gaps_above_count(claims_on: ClaimsOn) -> None:
     """LP#1442546."""
     power = host({0: Node("0-31", 16384)}, online="0,8,16,24", dedicated="8-31", shared="0")
     assert _free(power.usage()) == "8,16,24"
-    assert str(only_cell(Claims(power).claim("x", asks(3))).cpus) == "8,16,24"
+    assert str(only_cell(claims_on(power).claim("x", asks(3))).cpus) == "8,16,24"
     assert str(CpuSet.parse("0,3-5,7-22,25")) == "0,3-5,7-22,25"

@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
 import pytest
 
 from agent import conf
-from agent.core.admission import Answer, admit, question_of
 from agent.core.cpuset import CpuSet
-from agent.core.fit.host import host_facts
 from agent.core.flavor import Faults, request_of
 from agent.core.instance import Flavor, Instance, RequestSpec
 from agent.core.pci_request import PciNumaPolicy
 from agent.core.reason_text import sentence
 from agent.core.reasons import DevicesFar, Reason
-from agent.core.snapshot import Identity, configured, first
-from tests.builders import Node, function, host, uuid_of
-from tests.field.claims import given, only_cell, placed, reasons
+from tests.at_work import AtWork, asked
+from tests.builders import Host, Node, function, host, uuid_of
+from tests.field.claims import Answer, given, only_cell, placed, reasons
 
 PF, VF = "0000:3b:00.0", "0000:3b:02.0"
 CARD = (function(PF, "type-PF", numa=0), function(VF, "type-VF", numa=0, pf=PF))
@@ -35,19 +32,19 @@ either_input = pytest.mark.parametrize(("text", "more_specs"), [(AS_TODAY, PINNE
 
 
 def answer(folder: Path, text: str, more_specs: dict[str, str], policy: PciNumaPolicy | None) -> Answer:
-    """To the flavor of the report, on its host under a nova.conf with this text."""
+    """To a claim of the flavor of the report, on its host under a nova.conf with this text."""
     (folder / "nova.conf").write_text(text % ("" if policy is None else f', "numa_policy": "{policy}"'))
     (folder / "own.conf").write_text(f"[agent]\nnova_conf = {folder / 'nova.conf'}\n")
     config = conf.load(["--config-file", str(folder / "own.conf")]).host_config
     topology = host({0: Node("0-3", 8192), 1: Node("4-7", 8192)}, pci=CARD).topology
-    identity = Identity(agent_id="agent", boot_id="boot", epoch=1)
-    snapshot = configured(msgspec.structs.replace(first(identity, config), topology=topology), config)
     specs = MappingProxyType({"hw:numa_nodes": "1", "pci_passthrough:alias": "nic:1", **more_specs})
     flavor = Flavor(vcpus=1, memory_mb=1024, extra_specs=specs)
     spec = RequestSpec(instance=Instance(uuid=uuid_of("x")), flavor=flavor)
-    asked = request_of(spec, config)
-    assert not isinstance(asked, Faults), asked
-    return admit(question_of(asked.request, snapshot, host_facts(topology, config), spec.instance, spec.group))
+    made = request_of(spec, config)
+    assert not isinstance(made, Faults), made
+    with AtWork(folder, Host(topology, config)) as at_work:
+        at_work.look()
+        return at_work.claims.claim(asked("k1", "x", made.request))
 
 
 def only_far(found: tuple[Reason, ...]) -> DevicesFar:

@@ -1,6 +1,6 @@
 """Field cases about guests, libvirt and scale, over a whole host in memory: what each pass reads, takes in and says.
 
-What a case says of a claim is asserted as the free CPUs that the claim would see.
+The claims are made of the agent that watches.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ import pytest
 
 from agent.adapters.libvirt import DomainText
 from agent.adapters.libvirt.binding import BEAT_LATE_S, EventLoop
+from agent.claims import Granted
+from agent.core.claim.refusal import ClaimRefusal
 from agent.core.ledger import Listing
+from agent.core.reasons import CpusShort
 from agent.core.snapshot import Snapshot
 from agent.errors import DomainGone, LibvirtError, LibvirtTimeout
+from tests.at_work import asked
 from tests.builders import uuid_of
 from tests.builders_sysfs import Node
 from tests.fakes_libvirt import FakeLibvirt
+from tests.fit.requests import asks
+from tests.promising_rig import PromisingRig, cpus_of
 from tests.rig import DEEP_INTERVAL_S, INTERVAL_S, Rig, config, free, held, kinds, remarks
 
 MIB = 1024
@@ -54,6 +60,14 @@ class Libvirt(FakeLibvirt):
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+def short_of(rig: PromisingRig, vcpus: int) -> str:
+    """The free CPUs that a refusal names to a guest that asks for too many."""
+    refusal = rig.refused(asked(f"k{vcpus}", "x", asks(vcpus)))
+    (short,) = refusal.reasons
+    assert isinstance(short, CpusShort)
+    return str(short.free)
 
 
 def sources(snapshot: Snapshot) -> dict[str, str]:
@@ -91,8 +105,8 @@ def test_pin_conflict_log_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_dedicated_set_shrunk_with_guests(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """nova@f329ee5a3b. Claims: four dedicated CPUs would be refused."""
-    rig = Rig(tmp_path)
+    """nova@f329ee5a3b."""
+    rig = PromisingRig(tmp_path)
     rig.run("a", 2, 3)
     rig.run("b", 6)
     rig.one_pass()
@@ -106,22 +120,34 @@ def test_dedicated_set_shrunk_with_guests(tmp_path: Path, caplog: pytest.LogCapt
     assert str(after.usage.host.dedicated.total) == "4-7"
     assert held(after) == "2-3,6"
     assert (rig.report().health.status, rig.report().health.ready) == ("degraded", True)
+    assert short_of(rig, 4) == "4-5,7"
     assert states(rig) == before
+    rig.stop_agent()
 
 
 # --- memory --------------------------------------------------------------------------------------
 
 
 def test_memory_restored_claim_counted_twice(tmp_path: Path) -> None:
-    """kubernetes/kubernetes#140906, without its claim: neither a restart nor a repeated reading counts twice."""
-    rig = Rig(tmp_path)
-    rig.run("a", 2, 3, mem=4096)
-    numbers = set()
-    for _ in range(10):
-        rig.restart_agent()
-        for snapshot in rig.passes(2):
-            numbers.add((held(snapshot), free(snapshot), snapshot.usage.host.memory_kib.used))
-    assert numbers == {("2-3", "4-7", 4096 * MIB)}
+    """kubernetes/kubernetes#140906."""
+    with PromisingRig(tmp_path) as rig:
+        rig.one_pass()
+        k0 = asked("k0", "a", asks(2, 4096))
+        made = rig.granted(k0)
+        rig.come(made)
+        assert [str(row.used) for row in (snapshot.usage.host.dedicated for snapshot in rig.passes(3))][-1] == "2-3"
+        assert rig.state("k0") == "resident"
+        numbers = set()
+        for _ in range(10):
+            rig.restart_agent()
+            for snapshot in rig.passes(2):
+                again = rig.claims.claim(k0)
+                assert isinstance(again, Granted)
+                assert (again.is_new, again.claim.placement) == (False, made.placement)
+                row = snapshot.usage.cells[0].memory_kib
+                numbers.add((held(snapshot), free(snapshot), row.used, row.promised))
+        assert numbers == {("2-3", "4-7", 4096 * MIB, 0)}
+        assert kinds(rig.tracker.snapshot) == []
 
 
 # --- domain-xml, domain-lifecycle ----------------------------------------------------------------
@@ -177,6 +203,21 @@ def test_domain_vanishes_during_pass(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert lines(caplog) == []
 
 
+def test_a_domain_that_has_vanished_leaves_its_cpu_to_its_claim(tmp_path: Path) -> None:
+    """The rest of domain-vanishes-during-pass: the CPU is free unless a claim holds it."""
+    with PromisingRig(tmp_path) as rig:
+        rig.one_pass()
+        b = rig.granted(asked("k1", "b", asks(1)))
+        rig.come(b)
+        rig.libvirt.domains[uuid_of("b")] = msgspec.structs.replace(rig.libvirt.domains[uuid_of("b")], persistent=False)
+        for snapshot in rig.passes(3):
+            assert (held(snapshot), free(snapshot)) == ("2", "3-7")
+        rig.end("b")
+        for snapshot in rig.passes(3):
+            assert (uuid_of("b") in snapshot.ledger.sightings, rig.state("k1")) == (False, "away")
+            assert (held(snapshot), free(snapshot)) == ("2", "3-7")
+
+
 @pytest.mark.parametrize("error", [LibvirtTimeout("did not read domain b"), LibvirtError("internal error")])
 def test_a_domain_that_cannot_be_read_for_another_reason_keeps_what_it_held(
     tmp_path: Path, error: LibvirtError
@@ -197,8 +238,8 @@ def test_a_domain_that_cannot_be_read_for_another_reason_keeps_what_it_held(
 
 
 def test_domain_made_by_others(tmp_path: Path) -> None:
-    """RHBZ#1412198. Claims: four dedicated CPUs would be refused at first."""
-    rig = Rig(tmp_path)
+    """RHBZ#1412198."""
+    rig = PromisingRig(tmp_path)
     rig.run("a", 2, by_nova=True)
     foreign = rig.run("foreign", 5, 6, mem=2048)
     rig.libvirt.domains[foreign] = msgspec.structs.replace(rig.libvirt.domains[foreign], persistent=False)
@@ -206,6 +247,7 @@ def test_domain_made_by_others(tmp_path: Path) -> None:
     makers = {owner.name: owner.maker for row in first.usage.holders for owner in row.owners}
     assert (held(first), free(first)) == ("2,5-6", "3-4,7")
     assert makers == {"a": "nova", "foreign": "libvirt"}
+    assert short_of(rig, 4) == "3-4,7"
     assert states(rig) == {"a": "running", "foreign": "running"}
     rig.end("foreign")
     rig.watch.mark(foreign)
@@ -213,22 +255,25 @@ def test_domain_made_by_others(tmp_path: Path) -> None:
     last = rig.one_pass()
     assert free(last) == "3-7"
     assert {seen.name for seen in last.ledger.sightings.values()} == {"a"}
+    assert rig.granted(asked("k2", "x", asks(4))).state == "reserved"
+    rig.stop_agent()
 
 
 def test_domain_late_stop_event(tmp_path: Path) -> None:
-    """LP#1468431. Claims: five dedicated CPUs would be refused."""
-    rig = Rig(tmp_path)
+    """LP#1468431."""
+    rig = PromisingRig(tmp_path)
     rig.run("a", 2, 3)
     rig.one_pass()
     rig.end("a")
     rig.start("a", 2, 3)
     rig.libvirt.reads.clear()
     rig.watch.mark(uuid_of("a"))  # the old stop; an event is no reading
-    assert free(rig.tracker.snapshot) == "4-7"
+    assert short_of(rig, 5) == "4-7"
     snapshot = rig.one_pass()
     assert rig.libvirt.reads == [uuid_of("a")]
     assert (held(snapshot), free(snapshot)) == ("2-3", "4-7")
     assert snapshot.ledger.sightings[uuid_of("a")].run.libvirt_id == 2
+    rig.stop_agent()
 
 
 # --- libvirt-outage ------------------------------------------------------------------------------
@@ -236,7 +281,7 @@ def test_domain_late_stop_event(tmp_path: Path) -> None:
 
 def test_libvirt_restart_events_again(tmp_path: Path) -> None:
     """kubevirt/kubevirt#194. On a real libvirtd: tests/functional/test_libvirt_connection.py."""
-    rig = Rig(tmp_path)
+    rig = PromisingRig(tmp_path)
     rig.run("a", 2)
     rig.one_pass()
     for _ in range(10):
@@ -248,11 +293,13 @@ def test_libvirt_restart_events_again(tmp_path: Path) -> None:
     rig.end("a")
     assert free(rig.one_pass(1.0)) == "2-7"
     assert rig.libvirt.reads == [uuid_of("a")]  # once, not ten times
+    assert str(cpus_of(rig.granted(asked("k1", "x", asks(6))))) == "2-7"
+    rig.stop_agent()
 
 
 def test_libvirt_down_is_not_empty(tmp_path: Path) -> None:
-    """LP#1240670. Claims: none would be given while libvirt is away."""
-    rig = Rig(tmp_path)
+    """LP#1240670."""
+    rig = PromisingRig(tmp_path)
     rig.run("a", 2, 3, mem=4096)
     rig.one_pass()
     rig.libvirt.lose("libvirtd was stopped. Start it.")
@@ -265,11 +312,17 @@ def test_libvirt_down_is_not_empty(tmp_path: Path) -> None:
     assert told.guests[0].age_s >= 12.0
     rig.one_pass(INTERVAL_S)
     assert not rig.report().health.ready
+    no = rig.refused(asked("k1", "x", asks(1)))
+    assert (no.code, no.retry) == ("AgentNotReady", "later")
+    assert "libvirtd was stopped" in no.message
     rig.now += 7.0
     rig.libvirt.reconnect()
     back = rig.one_pass(5.0)
     assert (free(back), sources(back)) == ("4-7", {})
     assert (rig.report().health.status, rig.report().health.ready) == ("ok", True)
+    assert str(cpus_of(rig.granted(asked("k2", "y", asks(4))))) == "4-7"
+    assert isinstance(rig.claims.get_claim("k1"), ClaimRefusal), "not ready decides nothing"
+    rig.stop_agent()
 
 
 def test_libvirt_event_loop_late_or_idle(tmp_path: Path) -> None:
@@ -294,9 +347,9 @@ def test_libvirt_event_loop_late_or_idle(tmp_path: Path) -> None:
 
 
 def test_scale_500_domains_slow_calls(tmp_path: Path) -> None:
-    """RHBZ#1537148. Claims: eight guests of one dedicated CPU would fit."""
+    """RHBZ#1537148. That a claim waits for no pass: tests/race."""
     nodes = {0: Node(cpus="0-255", mem_mib=1 << 20)}
-    rig = Rig(tmp_path, config("8-255", "0-7"), make_libvirt=Libvirt, nodes=nodes)
+    rig = PromisingRig(tmp_path, config("8-255", "0-7"), make_libvirt=Libvirt, nodes=nodes)
     assert isinstance(rig.libvirt, Libvirt)
     for number in range(240):
         rig.run(f"g{number}", 8 + number)
@@ -318,3 +371,16 @@ def test_scale_500_domains_slow_calls(tmp_path: Path) -> None:
     assert len(rig.libvirt.reads) <= math.ceil(500 * INTERVAL_S / DEEP_INTERVAL_S)
     assert all(seen.domain is domains[uuid] for uuid, seen in second.ledger.sightings.items())
     assert (free(second), kinds(second)) == ("248-255", [])
+    answers: list[Granted | ClaimRefusal] = []
+    rig.libvirt.wait = lambda _seconds: answers.extend(
+        rig.claims.claim(asked(f"k{number}", f"x{number}", asks(1))) for number in range(len(answers), 20)
+    )
+    rig.watch.mark(uuid_of("g0"))
+    third = rig.one_pass(INTERVAL_S)
+    granted = [answer.claim for answer in answers if isinstance(answer, Granted)]
+    assert [str(cpus_of(claim)) for claim in granted] == [str(cpu) for cpu in range(248, 256)]
+    assert [answer.code for answer in answers[8:] if isinstance(answer, ClaimRefusal)] == [
+        "ComputeResourcesUnavailable"
+    ] * 12
+    assert (free(third), kinds(third)) == ("", [])
+    rig.stop_agent()
