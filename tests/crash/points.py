@@ -27,7 +27,7 @@ class Points:
     """Counts them, notes each in a file, and ends the process at one of them as kill -9 does. kill_at: from 1 on."""
 
     def __init__(self, notes: Path, kill_at: int | None, replies: str) -> None:
-        """replies: path of the socket whose replies are points."""
+        """replies: how the name begins under which the socket was bound whose replies are points."""
         self._notes = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._numbers = itertools.count(1)
         self._kill_at, self._replies = kill_at, replies
@@ -51,4 +51,6 @@ class Points:
             return call.__name__ in _JOURNAL
         if isinstance(on, ModuleType):
             return call.__name__ in _FILES
-        return isinstance(on, socket.socket) and on.family == socket.AF_UNIX and on.getsockname() == self._replies
+        if not isinstance(on, socket.socket) or on.family != socket.AF_UNIX:
+            return False
+        return Path(on.getsockname()).name.startswith(self._replies)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.adapters.journal import FILE
+from agent.adapters.journal import FILE, MARK_FILE
 from agent.formats.envelope import Envelope
 from tests.crash.checks import check_kept, check_sound
 from tests.crash.play import Played, Scenario, play
 from tests.crash.scenarios import claim, spec
 from tests.crash.stage import Agent, Stage, agent_on
 
+LOG_FILE = f"{FILE}-wal"
 LOG_HEADER, FRAME = 32, 24 + 4096
 """Bytes, of sqlite's write-ahead log."""
 
@@ -28,7 +29,7 @@ class Left(NamedTuple):
 
     @property
     def log(self) -> Path:
-        return self.folder / f"{FILE}-wal"
+        return self.folder / LOG_FILE
 
 
 def left_by_killed(stage: Stage, scenario: Scenario) -> Left:
@@ -93,6 +94,52 @@ def check_right_or_refusing(agent: Agent, left: Left) -> bool:
     assert why_refused(agent, "probe-2") is None
     check_sound(agent, left.scenario)
     return False
+
+
+def flip(file: Path, at: int) -> None:
+    """Turn one byte."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0xFF
+    file.write_bytes(data)
+
+
+def cut(file: Path, at: int) -> None:
+    """Leave so many bytes."""
+    file.write_bytes(file.read_bytes()[:at])
+
+
+def unseen(
+    stage: Stage, left: Left, name: str, harm: Callable[[Path, int], None], places: Iterable[int]
+) -> dict[int, str]:
+    """Where a file that was harmed so made a start go wrong, or lose promises without a word. One start for each."""
+    found = {}
+    for at in places:
+        with agent_on_copy(stage, left) as agent:
+            harm(agent.state / name, at)
+            agent.start(is_watched=False)
+            try:
+                assert agent.wait_ready(), agent.log()
+                check_right_or_refusing(agent, left)
+            except AssertionError as error:
+                found[at] = str(error)
+    return found
+
+
+def check_torn_write(stage: Stage, left: Left, eighth: int) -> None:
+    """So many eighths of the last write came to the disk before the power failed: it is as if nobody had asked.
+
+    The mark, which nobody syncs, is gone.
+    """
+    start, end = commits(left.log.read_bytes())[-2:]
+    unanswered = Played([*left.played.answers[:-1], (None,) * len(left.played.answers[-1])], left.played.pictures)
+    with agent_on_copy(stage, left) as agent:
+        cut(agent.state / LOG_FILE, start + (end - start) * eighth // 8)
+        (agent.state / MARK_FILE).unlink()
+        agent.start(is_watched=False)
+        assert agent.wait_ready(), agent.log()
+        check_kept(agent, left.scenario, left.played, unanswered)
+        check_sound(agent, left.scenario)
+        assert why_refused(agent) != "AgentNotReady"
 
 
 def commits(log: bytes) -> tuple[int, ...]:

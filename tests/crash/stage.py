@@ -21,6 +21,7 @@ from typing import Any
 
 from agent.adapters.libvirt.binding import load_libvirt
 from agent.client import LocalClient
+from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET
 from agent.errors import DaemonUnavailable
 from agent.formats.envelope import Envelope
 from tests.functional.lab import Libvirtd, wait_until
@@ -35,7 +36,7 @@ START_S = 60.0
 
 CONFIG = """
 [tracker]
-interval = 1
+interval = 2
 [compute]
 cpu_dedicated_set = 1-3,5-7,9-11,13-15
 cpu_shared_set = 0,4,8,12
@@ -171,7 +172,7 @@ class Agent:
             log=str(self.dir / "log"),
             points=str(self.points_file) if is_watched else "",
             kill_at=kill_at,
-            replies=str(self.dir / "sock/agent.sock"),
+            replies=f".{FULL_SOCKET}.",
             environ=self.environ,
         )
         self._pidfd = os.pidfd_open(self._pid)
@@ -224,7 +225,7 @@ class Agent:
 
     def ask(self, method: str, path: str, document: object = None, *, timeout_s: float = START_S) -> Envelope | None:
         """The answer; None: there came none."""
-        client = LocalClient(self.dir / ("sock/agent-ro.sock" if method == "GET" else "sock/agent.sock"), timeout_s)
+        client = LocalClient(self.dir / "sock" / (READ_ONLY_SOCKET if method == "GET" else FULL_SOCKET), timeout_s)
         with contextlib.suppress(DaemonUnavailable):
             if method == "GET":
                 return client.get(path)
