@@ -83,8 +83,8 @@ OPTIONS = [
 ]
 
 
-def rules_of(value_of: Callable[[str], int]) -> ClaimRules:
-    """What is in force. value_of: an option of [claims] by its name."""
+def rules_of(value_of: Callable[[str], int], interval_s: float) -> ClaimRules:
+    """What is in force. value_of: an option of [claims] by its name. interval_s: between two passes."""
     ttl_s = {kind: float(value_of(name)) for name, kinds in _TTL_OF.items() for kind in kinds}
     return ClaimRules(
         ttl_s=MappingProxyType(ttl_s),
@@ -92,6 +92,8 @@ def rules_of(value_of: Callable[[str], int]) -> ClaimRules:
         settle_s=float(value_of("settle")),
         away_grace_s=float(value_of("away_grace")),
         restart_grace_s=float(value_of("restart_grace")),
+        # passes that are as far apart as they shall be are no stall: each would give every claim more time, for ever
+        stall_s=max(DEFAULTS.stall_s, 2.0 * interval_s),
         keep_s=float(value_of("keep_days") * DAY_S),
         failure_window_s=float(value_of("failure_window")),
     )

@@ -212,7 +212,9 @@ def _settings(arguments: argparse.Namespace, own: Source, host: HostReader) -> S
         debug=own.get(options.DEFAULT_GROUP, "debug").value,
         check_config=arguments.check_config,
         host_config=host_config,
-        claim_rules=claim_options.rules_of(lambda name: int(own.get("claims", name).value)),
+        claim_rules=claim_options.rules_of(
+            lambda name: int(own.get("claims", name).value), own.get("tracker", "interval").value
+        ),
         config_files=own.files,
         chosen=tuple(map(str, host.used)),
         notes=tuple(host.notes),

@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.claim import moves, restore
 from agent.core.claim.book import Book, Draft
-from agent.core.claim.values import BuildFailure, Claim, Departure, GroupRule, Maintenance, Membership, Step
+from agent.core.claim.values import BuildFailure, Claim, ClaimRules, Departure, GroupRule, Maintenance, Membership, Step
 from tests.builders import uuid_of
 from tests.claim_world import World
 
@@ -194,6 +194,14 @@ def test_looks_that_come_a_little_late_are_no_stall() -> None:
     claim = world.claim("a", ttl_s=100.0)
     world.wait(90.0)
     world.look(after_s=25.0)
+    assert world.state(claim) == "overdue"
+
+
+def test_looks_that_are_as_far_apart_as_they_shall_be_are_no_stall() -> None:
+    world = World(ClaimRules(stall_s=120.0))
+    claim = world.claim("a", ttl_s=100.0)
+    for _ in range(2):
+        world.look(after_s=60.0)
     assert world.state(claim) == "overdue"
 
 

@@ -354,6 +354,13 @@ def test_a_reload_of_an_unchanged_file_changes_nothing(tmp_path: Path) -> None:
     assert conf.reload(before, ["--config-file", str(tmp_path / "own.conf")]).settings == before
 
 
+@pytest.mark.parametrize(("interval", "stall_s"), [(1, 30.0), (15, 30.0), (60, 120.0)])
+def test_passes_that_are_as_far_apart_as_they_shall_be_are_no_stall(
+    tmp_path: Path, interval: int, stall_s: float
+) -> None:
+    assert load(tmp_path, f"[tracker]\ninterval={interval}\n").claim_rules.stall_s == stall_s
+
+
 def test_a_reload_of_a_wrong_file_is_refused(tmp_path: Path) -> None:
     before = load(tmp_path, "")
     (tmp_path / "own.conf").write_text("[tracker]\ninterval=soon\n")

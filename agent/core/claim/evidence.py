@@ -17,9 +17,6 @@ from agent.core.claim.values import BRINGS_A_GUEST, BuildFailure, Claim, State, 
 from agent.core.guest import DomainState, Sighting
 from agent.core.ledger import STARTING_UP, Ledger
 
-STALL_S = 30.0
-"""Passes that are further apart than this were a stall: nobody could renew or arrive in it."""
-
 IN_FLUX: frozenset[State] = frozenset({"reserved", "overdue", "arriving", "leaving", "doubtful"})
 """States in which the next thing that the domain does matters at once."""
 
@@ -37,7 +34,7 @@ def observe(
     is_free: whether nobody else has what a claim held that ended before its domain came; the domain is seen to be here.
     since_last_s: monotonic time since the last call, None: there was none.
     """
-    if since_last_s is not None and since_last_s > STALL_S:
+    if since_last_s is not None and since_last_s > draft.rules.stall_s:
         _after_stall(draft)
     # What happens to a claim that comes, or is made in place, decides over the owner beside it, and can end it.
     for claim in sorted(draft.book.claims.values(), key=lambda one: (one.role == "owner", one.sequence)):

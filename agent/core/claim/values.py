@@ -275,9 +275,9 @@ class ClaimRules(Value, frozen=True, kw_only=True):
 
     ttl_s: by kind, how long a claim waits for its domain. overdue_grace_s: and how long past that, before absence ends
     it. settle_s: how long a domain runs before it has arrived. away_grace_s: how long one is waited for that is gone
-    without having left. restart_grace_s: the least that is left of a deadline after a restart or a stall. keep_s: how
-    long what ended is remembered; most_tombstones: and how many at most. failure_window_s: how long a failed build
-    counts.
+    without having left. restart_grace_s: the least that is left of a deadline after a restart or a stall. stall_s:
+    passes that are further apart than this were a stall, in which nobody could renew or arrive. keep_s: how long what
+    ended is remembered; most_tombstones: and how many at most. failure_window_s: how long a failed build counts.
     """
 
     ttl_s: ReadOnlyMap[ClaimKind, float] = MappingProxyType(
@@ -297,6 +297,7 @@ class ClaimRules(Value, frozen=True, kw_only=True):
     settle_s: float = 10.0
     away_grace_s: float = 900.0
     restart_grace_s: float = 120.0
+    stall_s: float = 30.0
     keep_s: float = 7 * 86400.0
     most_tombstones: int = 100_000
     failure_window_s: float = 3600.0
