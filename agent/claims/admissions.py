@@ -42,6 +42,7 @@ class Admissions:
         self._tracker, self._host, self._facts = tracker, host, facts
         self._why_not_ready = why_not_ready
         self._commits: dict[str, Commit] = {}
+        """Those that are under way, by instance; each has one at most, since its other claims are refused meanwhile."""
         self._commits_lock = threading.Lock()
 
     def claim(self, request: ClaimRequest) -> tuple[Claim, bool] | ClaimRefusal:
@@ -53,11 +54,12 @@ class Admissions:
         answer = self._entered(request, commit)
         if isinstance(answer, ClaimRefusal):
             return answer
-        awaited = commit if commit.is_wanted else self._commit_of(answer.claim_id)
+        awaited = commit if commit.is_wanted else self.commit_of(answer.instance.uuid)
         problem = None if awaited is None else awaited.outcome(STALE_S)
-        if problem is not None:
-            return problem
         claim = claim_in(self._tracker.snapshot.book, answer.claim_id)
+        is_there = isinstance(claim, Claim) and claim.state != "pending"
+        if problem is not None and not is_there:
+            return problem
         return claim if isinstance(claim, ClaimRefusal) else (claim, commit.is_wanted)
 
     def _entered(self, request: ClaimRequest, commit: Commit) -> Claim | ClaimRefusal:
@@ -99,11 +101,11 @@ class Admissions:
             return None
         return admit.enter(draft, request, verdict, current)
 
-    def begin_commit(self, claim_id: str, commit: Commit) -> None:
-        """Under the tracker's lock: calls that come for the same claim wait for this commit."""
+    def begin_commit(self, instance: str, commit: Commit) -> None:
+        """Under the tracker's lock: calls about claims of the same instance wait for this commit."""
         commit.is_wanted = True
         with self._commits_lock:
-            self._commits[claim_id] = commit
+            self._commits[instance] = commit
 
     def end_commit(self, request: ClaimRequest, commit: Commit, made: Made, problem: str | None) -> None:
         """On the journal's thread: the claim is reserved, or was never there."""
@@ -128,12 +130,13 @@ class Admissions:
             self._tracker.transact(settle)
         finally:
             with self._commits_lock:
-                self._commits.pop(claim_id, None)
+                self._commits.pop(request.instance.uuid, None)
             commit.settle(problem)
 
-    def _commit_of(self, claim_id: str) -> Commit | None:
+    def commit_of(self, *instances: str) -> Commit | None:
+        """The making of a claim of one of these instances that the disk has not taken yet."""
         with self._commits_lock:
-            return self._commits.get(claim_id)
+            return next((self._commits[one] for one in instances if one in self._commits), None)
 
 
 class _Entry:
@@ -149,7 +152,7 @@ class _Entry:
         """Under the lock."""
         answer = self._admissions.enter(current, draft, self._request, self._verdict)
         if isinstance(answer, Claim) and draft.book is not current.book:
-            self._admissions.begin_commit(answer.claim_id, self._commit)
+            self._admissions.begin_commit(answer.instance.uuid, self._commit)
             self._made = Made(current.book, draft.book, draft.done().records)
         return answer
 

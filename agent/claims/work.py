@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from agent.claims.admissions import Admissions
 from agent.claims.answers import Granted, GroupView, claim_in, unknown
-from agent.claims.commits import STALE_S, Commit, unavailable
+from agent.claims.commits import STALE_S, Commit, UnderWay, stalled, unavailable
 from agent.core.claim import judge, life, moves, seats, steps
 from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.refusal import ClaimRefusal
@@ -73,11 +74,18 @@ class Claims:
         claim, is_new = answer
         return self._granted(claim, request.group, is_new=is_new)
 
+    @property
+    def damaged(self) -> str | None:
+        """What was lost of the journal, and what to do about it; None: nothing, or it was accepted."""
+        if self._damaged is None:
+            return None
+        return f"{self._damaged} `agentctl journal accept` says that the books are right as they are."
+
     def why_not_ready(self, snapshot: Snapshot) -> str | None:
         """Why nothing can be admitted now; None: it can."""
-        damaged = self._damaged
+        damaged = self.damaged
         if damaged is not None and not self._is_past_all_promises(snapshot):
-            return f"journal-damaged: {damaged} `agentctl journal accept` says that the books are right as they are."
+            return f"journal-damaged: {damaged}"
         return self._why_blind(snapshot)
 
     def _is_past_all_promises(self, snapshot: Snapshot) -> bool:
@@ -311,16 +319,10 @@ class Claims:
 
     def _stored(self, make: Callable[[Snapshot, Draft], Answer], *, is_freeing: bool = False) -> Answer | ClaimRefusal:
         """is_freeing: it counts at once, and is told though the disk takes it only later."""
-        commit = Commit()
-
-        def change(current: Snapshot, draft: Draft) -> Answer:
-            before = draft.book
-            answer = make(current, draft)
-            commit.is_wanted = draft.book is not before
-            return answer
-
         try:
-            answer = self._tracker.transact(change, on_done=commit.settle)
+            answer, commit = self._entered_soon(make)
+        except UnderWay:
+            return stalled(STALE_S)
         except IllegalStep as error:
             return ClaimRefusal(
                 code="IllegalTransition",
@@ -336,6 +338,37 @@ class Claims:
             return answer
         problem = commit.outcome(STALE_S)
         return answer if problem is None or is_freeing else problem
+
+    def _entered_soon(self, make: Callable[[Snapshot, Draft], Answer]) -> tuple[Answer, Commit]:
+        """Raises UnderWay when the disk does not answer."""
+        while True:
+            commit = Commit()
+            try:
+                return self._tracker.transact(partial(self._entered, make, commit), on_done=commit.settle), commit
+            except UnderWay as other:
+                if not other.commit.is_over(STALE_S):
+                    raise
+
+    def _entered(
+        self, make: Callable[[Snapshot, Draft], Answer], commit: Commit, current: Snapshot, draft: Draft
+    ) -> Answer:
+        """Under the lock. What is on its way to the disk nobody may change: until it is there, it may never have been.
+
+        Raises UnderWay.
+        """
+        try:
+            answer = make(current, draft)
+        except IllegalStep as error:
+            self._await(error.claim.instance.uuid)
+            raise
+        commit.is_wanted = draft.book is not current.book
+        self._await(*draft.done().touched)
+        return answer
+
+    def _await(self, *instances: str) -> None:
+        other = self._admissions.commit_of(*instances)
+        if other is not None:
+            raise UnderWay(other)
 
     def _granted(self, claim: Claim, group: Group | None, *, is_new: bool = False) -> Granted:
         snapshot = self._tracker.snapshot

@@ -166,10 +166,13 @@ class Draft:
         self._steps += change.steps
 
     def fulfil(self, change: Change) -> None:
-        """Take over a change of this book that was foretold, and whose steps the journal has therefore."""
+        """Take over a change of this book that was foretold. Its steps, which the journal has, are noted once more as
+        "committed": only now has it happened, and what was refused in the meantime was refused rightly."""
         self.book = change.book._replace(sequence=self.book.sequence)
         self._records |= {(record.kind, record.key): record for record in change.records}
         self._touched |= change.touched
+        for step in change.steps:
+            self.note(msgspec.structs.replace(step, event="committed"))
 
     def move_on(self, claim: Claim, event: Event, **changes: object) -> Claim:
         """The claim after an event that leaves it in the book. changes: further fields of it.
