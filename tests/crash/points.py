@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -21,6 +22,9 @@ _FILES = frozenset({"fsync", "rename", "posix_fallocate"})
 _ALL = _JOURNAL | _FILES | {"send"}
 
 AFTER = "after"
+
+HELD_S = 0.1
+"""So long the thread stands still at the point before all end: what another one tells too early gets out."""
 
 
 class Points:
@@ -43,6 +47,7 @@ class Points:
             place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             os.write(self._notes, f"{moment} {call.__name__} {place}\n".encode())
             if next(self._numbers) == self._kill_at:
+                time.sleep(HELD_S)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_point(self, call: Any) -> bool:
