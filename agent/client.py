@@ -17,6 +17,7 @@ import msgspec
 
 from agent.core.claim.values import ClaimKind, ClaimRequest, Outcome
 from agent.core.instance import Instance
+from agent.core.pci import PciAddress
 from agent.core.places import FULL_SOCKET, READ_ONLY_SOCKET
 from agent.core.words import brief
 from agent.errors import DaemonUnavailable, RequestRefused, WireError
@@ -31,6 +32,7 @@ from agent.formats.claim_view import (
     GroupInfo,
     MaintenanceView,
     MoveView,
+    OfferedView,
 )
 from agent.formats.envelope import INVALID, VERSION, Envelope, Refusal
 
@@ -175,6 +177,10 @@ class LocalClient:
     def forget_instance(self, uuid: str, moved_to: str | None = None) -> DepartureView:
         """The instance lives elsewhere now: on the host `moved_to`, where that is known."""
         return self._told("POST", _path("instances", uuid, "forget"), {"moved_to": moved_to}, DepartureView)
+
+    def offer_again(self, address: PciAddress) -> OfferedView:
+        """A device for one use, which a guest has had, is clean and may be given to another."""
+        return self._told("POST", _path("devices", str(address), "offer-again"), {}, OfferedView)
 
     def accept_journal(self) -> None:
         """Go on with what is left of a damaged journal."""

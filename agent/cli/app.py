@@ -58,6 +58,7 @@ COMMANDS = {
     "maintenance on": "agent.cli.maintenance:MaintenanceOn",
     "maintenance off": "agent.cli.maintenance:MaintenanceOff",
     "instance forget": "agent.cli.instances:ForgetInstance",
+    "device offer-again": "agent.cli.devices:OfferDeviceAgain",
     "journal accept": "agent.cli.journal:AcceptJournal",
 }
 """By name; the words of one are separate arguments."""

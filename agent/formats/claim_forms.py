@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from agent.core.claim.values import ClaimKind, ClaimRules, Outcome
 from agent.core.instance import MOST_MEMBERS, Group, GroupPolicy, Instance
+from agent.core.pci import PciAddress
 from agent.core.values import Value
 from agent.errors import FaultyInput
 from agent.formats.validate import field_path, number_text, validated
@@ -113,6 +114,12 @@ class Forget(Value, frozen=True, kw_only=True):
 
     uuid: str
     moved_to: str | None = None
+
+
+class OfDevice(Value, frozen=True, kw_only=True):
+    """One PCI function of the host."""
+
+    address: PciAddress
 
 
 def read(data: object, kind: type[V], rules: ClaimRules) -> V:

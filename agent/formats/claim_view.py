@@ -21,11 +21,13 @@ from agent.core.claim.values import (
     Move,
     Outcome,
     Role,
+    SpentDevice,
     State,
     Tombstone,
 )
 from agent.core.instance import GroupPolicy, Instance, InstanceRequest
 from agent.core.ledger import Holds
+from agent.core.pci import PciAddress
 from agent.core.placement import Placement
 from agent.core.reason_text import sentence
 from agent.core.values import Value
@@ -132,6 +134,15 @@ class DepartureView(Value, frozen=True, kw_only=True):
     moved_to: str | None
 
 
+class OfferedView(Value, frozen=True, kw_only=True):
+    """The device is offered again. instance, name: of the guest that had it; at: when it was first seen to. RFC 3339."""
+
+    address: PciAddress
+    instance: str
+    name: str
+    at: str
+
+
 class Done(Value, frozen=True, kw_only=True):
     """It is done; there is nothing else to tell."""
 
@@ -231,6 +242,11 @@ def group_info(rule: GroupRule, members: Iterable[Membership], seated: Iterable[
 def departure_view(departure: Departure) -> DepartureView:
     """A departure as it is told."""
     return DepartureView(instance=departure.instance, at=departure.at, moved_to=departure.moved_to)
+
+
+def offered_view(spent: SpentDevice) -> OfferedView:
+    """A device that is kept back no more, as it is told."""
+    return OfferedView(address=spent.address, instance=spent.instance, name=spent.name, at=spent.at)
 
 
 def refusal_of(refusal: ClaimRefusal) -> Refusal:

@@ -21,6 +21,8 @@ OPENAPI = "3.1.0"
 
 UUID = {"type": "string", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
 ID = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+ADDRESS = {"type": "string", "pattern": "^([0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,2}:[01]?[0-9a-fA-F]\\.[0-7]$"}
+_PARAMETERS: Mapping[str, Mapping[str, str]] = MappingProxyType({"uuid": UUID, "address": ADDRESS})
 _TTL = {"minimum": ClaimRules().least_ttl_s, "maximum": ClaimRules().most_ttl_s}
 _LONG = {"maxLength": LONGEST_ID}
 _ANY_CHANGE = ("AgentNotReady",)
@@ -99,7 +101,7 @@ def _operation(
     }
     if route.parameters:
         operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": UUID if name == "uuid" else ID}
+            {"name": name, "in": "path", "required": True, "schema": _PARAMETERS.get(name, ID)}
             for name in route.parameters
         ]
     if route.asks is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 from agent.core.claim.book import Book
 from agent.core.claim.restore import book_of
-from agent.core.claim.values import Claim, Departure, GroupRule, Maintenance, Membership, Record
+from agent.core.claim.values import Claim, Departure, GroupRule, Maintenance, Membership, Record, SpentDevice
 from agent.core.cpuset import HIGHEST_ID
 from agent.core.guest import Sighting
 from agent.core.host_config import HostConfig
@@ -27,8 +27,8 @@ VERSION = 1
 
 class FullSnapshot(Value, frozen=True, kw_only=True):
     """Everything that usage, conflicts and placements follow from. domains: as last seen, by uuid. claims: what is
-    promised, the earliest first. groups, members, departures: who has a seat by them. agent_id to generation: whose
-    picture, and which."""
+    promised, the earliest first. groups, members, departures: who has a seat by them. spent: devices for one use that are kept
+    back. agent_id to generation: whose picture, and which."""
 
     format: Literal["full"]
     v: int
@@ -43,6 +43,7 @@ class FullSnapshot(Value, frozen=True, kw_only=True):
     groups: tuple[GroupRule, ...] = ()
     members: tuple[Membership, ...] = ()
     departures: tuple[Departure, ...] = ()
+    spent: tuple[SpentDevice, ...] = ()
     maintenance: Maintenance | None = None
 
 
@@ -63,6 +64,7 @@ def saved(snapshot: Snapshot) -> FullSnapshot:
         groups=tuple(sorted(book.groups.values(), key=lambda one: one.id)),
         members=tuple(sorted(book.members.values(), key=lambda one: (one.group, one.instance))),
         departures=tuple(sorted(book.departures.values(), key=lambda one: one.instance)),
+        spent=tuple(sorted(book.spent.values(), key=lambda one: one.address)),
         maintenance=book.maintenance,
     )
 
@@ -100,7 +102,7 @@ def restored(full: FullSnapshot) -> Snapshot:
 
 
 def _book(full: FullSnapshot) -> Book:
-    values = (*full.claims, *full.groups, *full.members, *full.departures)
+    values = (*full.claims, *full.groups, *full.members, *full.departures, *full.spent)
     maintenance = () if full.maintenance is None else (full.maintenance,)
     records = (Record(kind="", key=str(place), value=value) for place, value in enumerate((*values, *maintenance)))
     return book_of(records, max((claim.sequence for claim in full.claims), default=0))

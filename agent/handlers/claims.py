@@ -18,10 +18,12 @@ from agent.core.claim.values import (
     Moment,
     Move,
     Outcome,
+    SpentDevice,
     Tombstone,
 )
 from agent.core.flavor import Faults, request_of
 from agent.core.instance import Group, Instance
+from agent.core.pci import PciAddress
 from agent.core.snapshot import Snapshot
 from agent.formats import claim_forms as forms
 from agent.formats import claim_view as view
@@ -78,6 +80,9 @@ class ClaimsAtWork(Protocol):
     def forget(self, uuid: str, moved_to: str | None, /) -> Departure | ClaimRefusal:
         """It lives elsewhere now."""
 
+    def offer_again(self, address: PciAddress, /) -> SpentDevice | ClaimRefusal:
+        """A device for one use is clean."""
+
     def accept_journal(self) -> ClaimRefusal | None:
         """Go on with what is left of a damaged journal."""
 
@@ -116,6 +121,7 @@ class ClaimCalls:
             "set_maintenance": self.set_maintenance,
             "get_maintenance": self.get_maintenance,
             "forget_instance": self.forget_instance,
+            "offer_again": self.offer_again,
             "accept_journal": self.accept_journal,
         }
         """Each gives its result, or a `Refusal`; raises FaultyInput for a request that cannot be meant."""
@@ -200,6 +206,11 @@ class ClaimCalls:
         """POST /v1/instances/UUID/forget."""
         form = forms.read(data, forms.Forget, self._rules)
         return _or_refusal(self._claims.forget(form.uuid, form.moved_to), view.departure_view)
+
+    def offer_again(self, data: object) -> view.OfferedView | Refusal:
+        """POST /v1/devices/ADDRESS/offer-again."""
+        form = forms.read(data, forms.OfDevice, self._rules)
+        return _or_refusal(self._claims.offer_again(form.address), view.offered_view)
 
     def accept_journal(self, data: object) -> view.Done | Refusal:
         """POST /v1/journal/accept."""

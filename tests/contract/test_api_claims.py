@@ -15,6 +15,7 @@ from agent.core.guest import RunIdentity
 from agent.core.ledger import Holds
 from agent.formats import wire
 from agent.formats.claim_view import ClaimAnswer, ClaimList, GroupInfo, MoveView
+from agent.formats.route import Route
 from agent.handlers import STATUS_OF, TABLE, Handlers
 from tests.builders import guest, uuid_of
 from tests.desk import Desk, build
@@ -278,17 +279,21 @@ def test_the_body_may_repeat_what_the_path_says_and_not_contradict_it(desk: Desk
     )
 
 
+def path_of(route: Route) -> str:
+    """A path of this row, of things that are not there."""
+    named = {"uuid": uuid_of("x"), "address": "0000:3b:00.0"}
+    return route.path.format_map({name: named.get(name, "x") for name in route.parameters})
+
+
 @pytest.mark.parametrize("route", [one for one in TABLE.routes if one.work == "change"], ids=lambda one: one.call)
-def test_no_change_is_made_over_the_socket_that_only_reads(desk: Desk, route: Any) -> None:
-    path = route.path.replace("{uuid}", uuid_of("x")).replace("{claim_id}", "x").replace("{move_id}", "x")
-    status, told = desk.ask(route.method, path.replace("{id}", "x"), {}, writable=False)
+def test_no_change_is_made_over_the_socket_that_only_reads(desk: Desk, route: Route) -> None:
+    status, told = desk.ask(route.method, path_of(route), {}, writable=False)
     assert (status, told.ok) == (405, False)
 
 
 @pytest.mark.parametrize("route", [one for one in TABLE.routes if one.asks is not None], ids=lambda one: one.call)
-def test_an_unknown_field_is_refused_by_name_everywhere(desk: Desk, route: Any) -> None:
-    path = route.path.replace("{uuid}", uuid_of("x")).replace("{claim_id}", "x").replace("{move_id}", "x")
-    status, told = desk.ask(route.method, path.replace("{id}", "x"), {"from_the_future": 1})
+def test_an_unknown_field_is_refused_by_name_everywhere(desk: Desk, route: Route) -> None:
+    status, told = desk.ask(route.method, path_of(route), {"from_the_future": 1})
     assert told.refusal is not None
     assert status == 400
     assert any(reason.startswith("from_the_future: unknown.") for reason in told.refusal.reasons)

@@ -16,6 +16,7 @@ from agent.cli.app import COMMANDS
 from agent.cli.main import main
 from agent.core.claim.values import Maintenance
 from agent.core.instance import Instance
+from agent.core.pci import PciAddress
 from agent.formats.claim_forms import GroupRules
 from agent.formats.claim_view import (
     ClaimAnswer,
@@ -26,6 +27,7 @@ from agent.formats.claim_view import (
     GroupInfo,
     MaintenanceView,
     MemberView,
+    OfferedView,
 )
 from agent.formats.envelope import ApiRequest, ApiResponse, Refusal, refused, respond, success
 from agent.handlers import TABLE
@@ -226,13 +228,16 @@ LIES: dict[str, object] = {
     "get_maintenance": MaintenanceView(maintenance=Maintenance(reason=POISON, since=POISON)),
     "set_maintenance": MaintenanceView(maintenance=Maintenance(reason=POISON, since=POISON)),
     "forget_instance": DepartureView(instance="u" + POISON, at=POISON, moved_to=POISON),
+    "offer_again": OfferedView(
+        address=PciAddress.parse("3b:00.0"), instance="u" + POISON, name="web" + POISON, at=POISON
+    ),
     "accept_journal": Done(),
 }
 ASKED = (
     ("claim", "list"), ("claim", "show", "c"), ("claim", "show", "c", "--domain-xml"), ("claim", "confirm", "c"),
     ("claim", "renew", "c"), ("claim", "abort", "c"), ("claim", "release", "c"), ("claim", "accept-observed", "c"),
     build("a"), ("group", "show", "g"), ("group", "set", "g"), ("maintenance", "show"), ("maintenance", "off"),
-    ("instance", "forget", "u"), ("journal", "accept"),
+    ("instance", "forget", "u"), ("device", "offer-again", "3b:00.0"), ("journal", "accept"),
 )  # fmt: skip
 NO = Refusal(code="InstanceBusy" + POISON, message=POISON, retry="later", reasons=(POISON, POISON + "2"))
 
