@@ -20,7 +20,9 @@ from agent.core.claim.values import Record
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.guest import GuestCell, MemoryDevice
 from agent.core.pci import PciAddress, PciDevice
+from agent.core.snapshot import Snapshot
 from agent.core.topology import HostCell, PagePool
+from agent.core.usage import Folded
 from agent.core.values import Value
 from agent.errors import WireError
 from agent.formats import wire
@@ -37,8 +39,9 @@ def all_values(kind: type[Value] = Value) -> list[type[Value]]:
     return [each for name in sorted(found) for each in (found[name], *all_values(found[name]))]
 
 
-NEVER_WRITTEN = {ApiRequest, ApiResponse, Record}
-"""The first two carry a body that the codec has written already, as bytes; of a record the journal writes the value."""
+NEVER_WRITTEN = {ApiRequest, ApiResponse, Record, Folded, Snapshot}
+"""The first two carry a body that the codec has written already, as bytes; of a record the journal writes the value. The
+last two are folded anew from what is written in their place (`FullSnapshot`)."""
 
 MOST = 1
 """Of a collection: what matters is that each field is drawn, and these values nest six deep."""
