@@ -135,7 +135,7 @@ class DepartureView(Value, frozen=True, kw_only=True):
 
 
 class OfferedView(Value, frozen=True, kw_only=True):
-    """The device is offered again. instance, name: of the guest that had it; at: when it was first seen to. RFC 3339."""
+    """The device is offered again. instance, name: of the guest that had it. at: RFC 3339, when that was seen."""
 
     address: PciAddress
     instance: str

@@ -27,8 +27,8 @@ VERSION = 1
 
 class FullSnapshot(Value, frozen=True, kw_only=True):
     """Everything that usage, conflicts and placements follow from. domains: as last seen, by uuid. claims: what is
-    promised, the earliest first. groups, members, departures: who has a seat by them. spent: devices for one use that are kept
-    back. agent_id to generation: whose picture, and which."""
+    promised, the earliest first. groups, members, departures: who has a seat by them. spent: devices for one use that
+    are kept back. agent_id to generation: whose picture, and which."""
 
     format: Literal["full"]
     v: int

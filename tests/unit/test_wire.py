@@ -40,8 +40,8 @@ def all_values(kind: type[Value] = Value) -> list[type[Value]]:
 
 
 NEVER_WRITTEN = {ApiRequest, ApiResponse, Record, Folded, Snapshot}
-"""The first two carry a body that the codec has written already, as bytes; of a record the journal writes the value. The
-last two are folded anew from what is written in their place (`FullSnapshot`)."""
+"""The first two carry a body that the codec has written already, as bytes; of a record the journal writes the value.
+The last two are folded anew from what is written in their place (`FullSnapshot`)."""
 
 MOST = 1
 """Of a collection: what matters is that each field is drawn, and these values nest six deep."""
