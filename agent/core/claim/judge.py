@@ -7,6 +7,7 @@ import msgspec
 from agent.core.admission import offer_now
 from agent.core.claim import evidence, life
 from agent.core.claim.book import Change, Draft
+from agent.core.claim.proof import shows_all
 from agent.core.claim.spent import note_spent, once_only
 from agent.core.claim.values import Claim, Moment
 from agent.core.fit.decide import still_fits
@@ -22,7 +23,7 @@ def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[S
     draft = Draft(looked.book, now, looked.rules)
     evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
     note_spent(draft, looked.ledger.sightings, looked.holds, once_only(looked.topology, looked.config))
-    if hour_of(now.wall_s) != looked.hour:
+    if hour_of(now.wall_s) != looked.hour and shows_all(looked.ledger):
         life.prune(draft, looked.ledger.sightings)
     change = draft.done()
     made = at_hour(with_book(looked, change.book, change.touched), now.wall_s)

@@ -128,7 +128,8 @@ def forget(draft: Draft, uuid: str, moved_to: str | None, seen: Sighting | None)
 
 
 def prune(draft: Draft, sightings: Sightings) -> None:
-    """Forget what ended long ago: tombstones, moves, memberships, failed builds that count no more."""
+    """Forget what ended long ago: tombstones, moves, memberships, failed builds that count no more; and that an
+    instance has left of which nothing else is known. sightings: of all that is here."""
     book, rules = draft.book, draft.rules
     horizon = draft.now.wall_s - rules.keep_s
     kept = sorted((one.at_s, one.claim_id) for one in book.tombstones.values())
@@ -142,6 +143,9 @@ def prune(draft: Draft, sightings: Sightings) -> None:
     for failure in book.failures:
         if failure.at_s < draft.now.wall_s - rules.failure_window_s:
             draft.drop_failure(failure)
+    for uuid in book.departures:
+        if uuid not in sightings and uuid not in book.of and uuid not in draft.book.ends:
+            draft.drop_departure(uuid)
     prune_members(draft, sightings)
 
 

@@ -10,16 +10,23 @@ from agent.core.ledger import Ledger
 NO_RUN = RunIdentity()
 
 
-def is_absent(ledger: Ledger, uuid: str, since_s: float) -> bool:
-    """Nothing of the uuid is here (LEDGER R2).
-
-    That takes a complete list over the current connection and a look at processes that can be seen, both begun after
-    `since_s` (monotonic) and after the domain was last seen, and the domain in neither.
-    """
+def shows_all(ledger: Ledger) -> bool:
+    """Whatever is here is among the sightings: there was a complete list over the current connection, and a look at
+    processes that can be seen (LEDGER R2)."""
     listing, processes = ledger.listing, ledger.processes
     if listing is None or processes is None or not processes.can_see:
         return False
-    if not listing.complete or listing.connection != ledger.connection:
+    return listing.complete and listing.connection == ledger.connection
+
+
+def is_absent(ledger: Ledger, uuid: str, since_s: float) -> bool:
+    """Nothing of the uuid is here (LEDGER R2).
+
+    That takes looks that show all, begun after `since_s` (monotonic) and after the domain was last seen, and the domain
+    in none of them.
+    """
+    listing, processes = ledger.listing, ledger.processes
+    if listing is None or processes is None or not shows_all(ledger):
         return False
     # what was seen of it since would be a sighting: `core/ledger.account` drops one only for such a proof
     if uuid in ledger.sightings or uuid in listing.uuids or uuid in processes.living:
