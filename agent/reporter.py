@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 
+from agent.core.claim.values import Tombstone
 from agent.core.conflicts import Conflict, goes_on
 from agent.core.misfits import misfits, rules_without_guest
 from agent.core.snapshot import Snapshot, material_changes
 from agent.core.words import agrees, count, field, plural, sentence, some
 
 LOG = logging.getLogger(__name__)
+
+ENDED_UNASKED: frozenset[str] = frozenset({"expired", "gone", "left"})
+"""Endings that no caller has asked for, or not alone."""
 
 NAMED = 5
 """So many rows are named in a line; of the rest only the count is given."""
@@ -19,7 +24,8 @@ NAMED = 5
 def report_pass(before: Snapshot, after: Snapshot) -> None:
     """Log what appeared and what went between two snapshots: WARNING when a conflict, a source's problem or a misfit of
     the configuration appeared."""
-    parts = [*_conflict_parts(before, after), *_guest_parts(before, after), *_source_parts(before, after)]
+    parts = [*_conflict_parts(before, after), *_guest_parts(before, after), *_claim_parts(before, after)]
+    parts += _source_parts(before, after)
     odd = _new_misfits(before, after)
     parts += _named("configuration", odd)
     parts += _named("accept_names_no_guest_here", _new_idle_rules(before, after))
@@ -79,6 +85,32 @@ def _guest_parts(before: Snapshot, after: Snapshot) -> list[str]:
     stayed = [u for u in changed if u in before.ledger.sightings and u in after.ledger.sightings]
     moved = [f"{field(after.ledger.sightings[uuid].name)}={after.ledger.sightings[uuid].state}" for uuid in stayed]
     return _named("guests_came", came) + _named("guests_went", went) + _named("guests_changed", moved)
+
+
+def _claim_parts(before: Snapshot, after: Snapshot) -> list[str]:
+    """What became of promises; that they were made, and what callers end, has lines of its own where it is answered."""
+    was, now = before.book, after.book
+    if now is was:
+        return []
+    changed = [
+        f"{field(claim_id)}={claim.state}"
+        for claim_id, claim in now.claims.items()
+        if (known := was.claims.get(claim_id)) and known.state not in {"pending", claim.state}
+    ]
+    back = [f"{field(one)}={claim.state}" for one, claim in now.claims.items() if one in was.tombstones]
+    gone = [now.tombstones.get(claim_id) for claim_id in was.claims if claim_id not in now.claims]
+    ended = [_end_of(one) for one in gone if one is not None and one.ending in ENDED_UNASKED]
+    return [
+        *_named("claims_changed", sorted(changed)),
+        *_named("claims_taken_back", sorted(back)),
+        *_named("claims_ended", sorted(ended)),
+    ]
+
+
+def _end_of(tombstone: Tombstone) -> str:
+    made_at = tombstone.ended_at if tombstone.claim is None else tombstone.claim.made_at
+    age = datetime.fromisoformat(tombstone.ended_at) - datetime.fromisoformat(made_at)
+    return f"{field(tombstone.claim_id)}={tombstone.ending} ({age.total_seconds():.0f} s old)"
 
 
 def _source_parts(before: Snapshot, after: Snapshot) -> list[str]:

@@ -276,7 +276,7 @@ class Service:
             self._notifier.status(line)
 
     def _report_journal(self) -> None:
-        self._report_source("journal", self._journal.problem)
+        self._report_source("journal", self._journal.problem or self._claims.damaged)
 
     def _report_source(self, name: str, problem: str | None) -> None:
         known = self._tracker.snapshot.source(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from agent.adapters.journal import Journal, Store
+from agent.adapters.journal.writer import Keeps
 from agent.claims import Claims, Granted
 from agent.core.claim.book import Book
 from agent.core.claim.refusal import ClaimRefusal
@@ -18,7 +20,7 @@ from agent.core.claim.values import Claim, ClaimRequest, ClaimRules, Moment
 from agent.core.cpuset import CpuSet
 from agent.core.host_config import HostConfig
 from agent.core.report import health, is_ready
-from agent.core.snapshot import Snapshot
+from agent.core.snapshot import Snapshot, SourceState
 from agent.formats.wall_time import rfc3339
 from agent.handlers import LatestHostFacts
 from agent.tracker import Tracker
@@ -33,7 +35,8 @@ MIB = 1024
 class PromisingRig(Rig):
     """`restart_agent` ends the agent in order, and the next one has the journal of it; `kill_agent` cuts it off.
 
-    wall_step_s: how far the wall clock was set. boot_id: of the host. host_name: as conductors know it.
+    wall_step_s: how far the wall clock was set. boot_id: of the host. host_name: as conductors know it. keeps: what
+    the journal stores in, over its real store. agent_ids: of all agents that there were.
     """
 
     claims: Claims
@@ -45,6 +48,7 @@ class PromisingRig(Rig):
         configured: HostConfig | None = None,
         *,
         rules: ClaimRules | None = None,
+        keeps: Callable[[Store], Keeps] = lambda store: store,
         **options: Any,
     ) -> None:
         self.state_path = folder / "state"
@@ -52,6 +56,7 @@ class PromisingRig(Rig):
         self.rules = rules or ClaimRules()
         self.boot_id, self.host_name, self.wall_step_s = "boot", "here", 0.0
         self.agent_ids: list[str] = []
+        self._keeps = keeps
         self._journals: list[Journal] = []
         super().__init__(folder, configured, **options)
 
@@ -64,11 +69,10 @@ class PromisingRig(Rig):
     # --- the agent -----------------------------------------------------------------------------
 
     def begin_tracker(self) -> Tracker:
-        self.stop_agent()
         store = Store.open(self.state_path)
         identity, stored = store.begin(self.boot_id), store.load()
         self.agent_ids.append(identity.agent_id)
-        self.journal = Journal(store)
+        self.journal = Journal(self._keeps(store))
         self._journals.append(self.journal)
         tracker = Tracker(
             identity=identity,
@@ -94,8 +98,12 @@ class PromisingRig(Rig):
     def _reread(self, uuid: str) -> None:
         self.watch.mark(uuid)
 
+    def restart_agent(self, configured: HostConfig | None = None) -> None:
+        self.stop_agent()
+        super().restart_agent(configured)
+
     def stop_agent(self) -> None:
-        """An orderly end."""
+        """An orderly end, also of those that were killed, whose threads are still there."""
         while self._journals:
             self._journals.pop().close(STOP_S)
 
@@ -103,7 +111,7 @@ class PromisingRig(Rig):
         """SIGKILL, and a start: what the next agent finds are the files as they are now."""
         before, self.state_path = self.state_path, self.state_path.with_name(f"state-{self.epoch}")
         shutil.copytree(before, self.state_path)
-        self.restart_agent()
+        super().restart_agent()
 
     def moment(self) -> Moment:
         """Now, by every clock of the host."""
@@ -120,6 +128,11 @@ class PromisingRig(Rig):
         """Of a claim; how it ended, when it has."""
         claim = self.book.claims.get(claim_id)
         return self.book.tombstones[claim_id].ending if claim is None else claim.state
+
+    def _on_pass(self, before: Snapshot, after: Snapshot) -> None:
+        super()._on_pass(before, after)
+        problem = self.journal.problem or self.claims.damaged
+        self.tracker.report_source(SourceState(name="journal", read_at=None if problem else self.now, problem=problem))
 
     def _why_not_known(self, snapshot: Snapshot) -> str | None:
         if is_ready(snapshot, now_s=self.now, interval_s=INTERVAL_S):

@@ -15,6 +15,7 @@ from agent.core.claim.undo import undo
 from agent.core.claim.values import Claim, ClaimRequest, Record
 from agent.core.fit.host import HostFacts
 from agent.core.snapshot import Snapshot
+from agent.core.words import some
 from agent.errors import JournalError
 from agent.tracker import OUTSIDE_TRIES, Tracker
 
@@ -44,6 +45,7 @@ class Admissions:
         self._commits: dict[str, Commit] = {}
         """Those that are under way, by instance; each has one at most, since its other claims are refused meanwhile."""
         self._commits_lock = threading.Lock()
+        self._began_at_s = tracker.moment().monotonic_s
 
     def claim(self, request: ClaimRequest) -> tuple[Claim, bool] | ClaimRefusal:
         """The claim as the disk has it, and whether this very call made it; or why not.
@@ -95,11 +97,28 @@ class Admissions:
         if verdict is None:
             verdict = admit.decide(request, current, facts, draft.now, self._host)
         if verdict.refusal is not None:
+            not_yet = self._devices_to_come(verdict.refusal, current, draft)
+            if not_yet is not None:
+                return ClaimRefusal(code="AgentNotReady", message=not_yet, retry="later")
             admit.refuse(draft, request, verdict)
             return verdict.refusal
         if not admit.holds_still(request, verdict, current, facts, self._host):
             return None
         return admit.enter(draft, request, verdict, current)
+
+    def _devices_to_come(self, refusal: ClaimRefusal, current: Snapshot, draft: Draft) -> str | None:
+        """Why devices may be missing only yet. After a boot drivers make virtual functions later than the first looks,
+        and the devices of guests that are here tell that some are still to come."""
+        if refusal.code != "PciRequestError":
+            return None
+        if draft.now.monotonic_s - self._began_at_s > current.rules.restart_grace_s:
+            return None
+        shown = {device.address for device in current.topology.pci}
+        missing = {address for holds in current.holds.values() for address in holds.devices} - shown
+        if not missing:
+            return None
+        named = some([str(address) for address in sorted(missing)])
+        return f"The host does not show all of its devices yet: {named} of guests that are here are missing; ask again"
 
     def begin_commit(self, instance: str, commit: Commit) -> None:
         """Under the tracker's lock: calls about claims of the same instance wait for this commit."""

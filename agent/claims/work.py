@@ -31,12 +31,12 @@ from agent.core.instance import Group, Instance
 from agent.core.pci import PciAddress
 from agent.core.snapshot import Snapshot
 from agent.errors import JournalError
-from agent.tracker import Tracker
+from agent.tracker import Tracker, Writes
 
 Answer = TypeVar("Answer")
 
 
-class Repaired(Protocol):
+class Repaired(Writes, Protocol):
     """Can have been restored from an older copy; `agent.adapters.journal.Journal` is one."""
 
     def accept_damage(self, on_done: Callable[[str | None], None]) -> None:
@@ -335,7 +335,13 @@ class Claims:
         except moves.MoveHasEnded as error:
             return ClaimRefusal(code="IllegalTransition", message=str(error), retry="never")
         if not commit.is_wanted:
-            return answer
+            if isinstance(answer, ClaimRefusal):
+                return answer
+            # whoever asked first may still wait for the disk, or was told that it has failed
+            try:
+                self._journal.write((), (), is_taker=False, on_done=commit.settle)
+            except JournalError as error:
+                return unavailable(str(error))
         problem = commit.outcome(STALE_S)
         return answer if problem is None or is_freeing else problem
 
@@ -387,9 +393,7 @@ def _place_lost(claim: Claim, current: Snapshot) -> ClaimRefusal | None:
         f"The place of claim {claim.claim_id} is not there any more, or somebody has taken a part of it without asking:"
         " see `agentctl conflicts`, abort the claim and make another"
     )
-    return ClaimRefusal(
-        code="ComputeResourcesUnavailable", message=message, retry="elsewhere", claim_id=claim.claim_id
-    )
+    return ClaimRefusal(code="ComputeResourcesUnavailable", message=message, retry="elsewhere", claim_id=claim.claim_id)
 
 
 def _group_of(book: Book, claim: Claim) -> Group | None:
