@@ -149,7 +149,7 @@ def watched(agent: Agent, period_s: float) -> Iterator[Watched]:
 def hang_under_claims(agent: Agent, disk: Hanging, manager: Watched, hang_s: float) -> None:
     """The disk hangs for so long while claims come: nobody else notices, and then the books and the disk agree."""
     begin(agent, "a", "b")
-    _do(agent, boots("b", "b"))
+    do(agent, boots("b", "b"))
     disk.hang()
     manager.fed()
     generation = agent.result("/v1/report")["generation"]
@@ -157,7 +157,7 @@ def hang_under_claims(agent: Agent, disk: Hanging, manager: Watched, hang_s: flo
         takers = [pool.submit(ask, agent, call) for call in TAKERS]
         freed = pool.submit(ask, agent, end("a", "abort"))
         until = time.monotonic() + hang_s
-        _do(agent, goes("b"))
+        do(agent, goes("b"))
         wait_until(lambda: uuid_of("b") not in _active(agent), "a pass to see that a guest has gone", BOUND_S)
         while time.monotonic() < until:
             assert agent.ask("GET", "/v1/health") is not None
@@ -200,7 +200,8 @@ def _settled(future: Future[Envelope]) -> Envelope:
     return future.result(SETTLED_S)
 
 
-def _do(agent: Agent, step: Step) -> None:
+def do(agent: Agent, step: Step) -> None:
+    """What happens on the host, until the agent has seen it."""
     if step.act is not None:
         step.act(agent)
     if step.until is not None:
