@@ -57,15 +57,24 @@ def last_commit(folder: Path) -> int:
     return LOG_HEADER + (frames - 1) * FRAME
 
 
+def cut(file: Path, at: int) -> None:
+    """Leave so many bytes."""
+    file.write_bytes(file.read_bytes()[:at])
+
+
+def remove_all(folder: Path) -> None:
+    """The journal and its copy."""
+    for file in folder.glob("journal*.sqlite*"):
+        file.unlink()
+
+
 TEARS: dict[str, Callable[[Path], None]] = {
     "log gone": lambda folder: (folder / LOG).unlink(),
-    "log empty": lambda folder: (folder / LOG).write_bytes(b""),
-    "log cut in its last commit": lambda folder: (folder / LOG).write_bytes(
-        (folder / LOG).read_bytes()[: last_commit(folder)]
-    ),
+    "log empty": lambda folder: cut(folder / LOG, 0),
+    "log cut in its last commit": lambda folder: cut(folder / LOG, last_commit(folder)),
     "first frame flipped": lambda folder: flip(folder / LOG, LOG_HEADER + 100),
     "last frame flipped": lambda folder: flip(folder / LOG, last_commit(folder) + 100),
-    "journal gone altogether": lambda folder: [one.unlink() for one in folder.glob("journal*.sqlite*")] and None,
+    "journal gone altogether": remove_all,
 }
 
 
