@@ -11,7 +11,7 @@ from agent.claims.commits import STALE_S, Commit, unavailable
 from agent.core.claim import admit, life
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.refusal import ClaimRefusal
-from agent.core.claim.undo import undo
+from agent.core.claim.undo import note_again, undo
 from agent.core.claim.values import Claim, ClaimRequest, Record
 from agent.core.fit.host import HostFacts
 from agent.core.snapshot import Snapshot
@@ -30,7 +30,7 @@ class Made(NamedTuple):
 
 class Admissions:
     """host: this one's name, as conductors know it. facts: of a snapshot's topology and configuration. why_not_ready:
-    why nobody can be admitted on a picture; None: somebody can."""
+    why nobody can be admitted on a picture; None: somebody can. stale_s: so long a caller waits for the disk."""
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class Admissions:
         host: str,
         facts: Callable[[Snapshot], HostFacts],
         why_not_ready: Callable[[Snapshot], str | None],
+        stale_s: float = STALE_S,
     ) -> None:
         self._tracker, self._host, self._facts = tracker, host, facts
-        self._why_not_ready = why_not_ready
+        self._why_not_ready, self._stale_s = why_not_ready, stale_s
         self._commits: dict[str, Commit] = {}
         """Those that are under way, by instance; each has one at most, since its other claims are refused meanwhile."""
         self._commits_lock = threading.Lock()
@@ -57,7 +58,7 @@ class Admissions:
         if isinstance(answer, ClaimRefusal):
             return answer
         awaited = commit if commit.is_wanted else self.commit_of(answer.instance.uuid)
-        problem = None if awaited is None else awaited.outcome(STALE_S)
+        problem = None if awaited is None else awaited.outcome(self._stale_s)
         claim = claim_in(self._tracker.snapshot.book, answer.claim_id)
         is_there = isinstance(claim, Claim) and claim.state != "pending"
         if problem is not None and not is_there:
@@ -131,19 +132,20 @@ class Admissions:
         claim_id = request.claim_id
         is_awaited = commit.begin_settling()
 
-        def settle(current: Snapshot, draft: Draft) -> None:
-            if problem is not None:
+        def settle(_current: Snapshot, draft: Draft) -> None:
+            if problem is not None or not is_awaited:
                 undo(draft, made.before, made.after, made.records, claim_id)
+                if problem is None:  # whoever asked was told that it ends by itself
+                    life.abort_unknown(draft, claim_id)
                 return
             replacing = admit.replacement(draft, request)
             if replacing is not None:
                 draft.fulfil(replacing)
-            claim = current.book.claims.get(claim_id)
-            if claim is None or claim.state != "pending":
-                return
-            settled = draft.settle(claim)
-            if not is_awaited:
-                life.abort(draft, settled, None, "stored too late for whoever asked")
+            elif request.context.replaces in draft.book.claims:  # it has come meanwhile, and the disk has its end
+                note_again(draft, made.records)
+            claim = draft.book.claims.get(claim_id)
+            if claim is not None and claim.state == "pending":
+                draft.settle(claim)
 
         try:
             self._tracker.transact(settle)

@@ -13,10 +13,16 @@ import pytest
 
 from agent.adapters.journal import read_steps
 from agent.claims import Granted
+from agent.claims.admissions import Admissions
 from agent.core.claim.refusal import ClaimRefusal
 from agent.core.claim.values import ClaimContext, ClaimRequest, Tombstone
+from agent.core.guest import RunIdentity
+from agent.core.instance import Group
+from agent.handlers import LatestHostFacts
 from tests.at_work import AtWork, asked, pinned
+from tests.builders import guest
 
+GROUP = Group(id="g", policy="anti-affinity")
 WAIT_S = 60.0
 
 
@@ -105,6 +111,36 @@ def test_a_claim_that_is_being_replaced_takes_no_more_calls(agent: AtWork, calle
     assert isinstance(ended, Tombstone)
     assert ended.ending == "replaced"
     assert set(agent.book.claims) == {"c2"}
+
+
+def test_a_claim_that_is_stored_too_late_ends_and_leaves_the_one_that_it_was_to_replace(agent: AtWork) -> None:
+    old = agent.granted(asked("c1", "a", pinned(2), group=GROUP))
+    impatient = Admissions(
+        agent.tracker, host="here", facts=LatestHostFacts().of, why_not_ready=lambda _snapshot: None, stale_s=0.1
+    )
+    with slow_disk(agent):
+        told = impatient.claim(asked("c2", "a", pinned(3), group=GROUP, context=ClaimContext(replaces="c1")))
+        assert isinstance(told, ClaimRefusal)
+        assert told.code == "JournalUnavailable"
+    _until(lambda: "c2" in agent.book.tombstones)
+    assert (dict(agent.book.claims), agent.book.tombstones["c2"].ending) == ({"c1": old}, "aborted")
+    before = agent.restart()
+    assert set(agent.book.claims) == {"c1"}
+    assert dict(agent.book.tombstones) == dict(before.tombstones)
+
+
+def test_a_claim_whose_domain_comes_while_it_is_being_replaced_is_not_on_the_disk_as_ended(
+    agent: AtWork, callers: ThreadPoolExecutor
+) -> None:
+    agent.granted(asked("c1", "a", pinned(1)))
+    with slow_disk(agent):
+        made = _pending(agent, callers, asked("c2", "a", pinned(1), context=ClaimContext(replaces="c1")))
+        agent.look(guest("a", {0: 2}, run=RunIdentity(libvirt_id=1, pid=10, started_at_boot_s=5.0)))
+    assert isinstance(made.result(WAIT_S), Granted)
+    assert agent.book.claims["c1"].state == "arriving"
+    before = agent.restart()
+    assert dict(agent.book.tombstones) == dict(before.tombstones) == {}
+    assert {one.claim_id: one.state for one in agent.book.claims.values()} == {"c1": "arriving", "c2": "reserved"}
 
 
 def test_the_steps_tell_until_when_a_claim_that_was_replaced_has_held(agent: AtWork) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from agent.core.claim.book import Book, Draft, member_of_key
-from agent.core.claim.values import GroupRule, Membership, Move, Record, RecordValue
+from agent.core.claim.values import Claim, GroupRule, Membership, Move, Record, RecordValue
 from agent.core.values import ReadOnlyMap
 
 _HELD: ReadOnlyMap[str, Callable[[Book, str], RecordValue | None]] = MappingProxyType(
@@ -35,7 +35,15 @@ def undo(draft: Draft, before: Book, made: Book, records: tuple[Record, ...], cl
         was, is_now = held(before, record.key), held(draft.book, record.key)
         if is_now is held(made, record.key) and is_now is not was:
             _put_back(draft, record.kind, record.key, was)
-        draft.note_row(record.kind, record.key, held(draft.book, record.key))
+    note_again(draft, records)
+
+
+def note_again(draft: Draft, records: tuple[Record, ...]) -> None:
+    """Have the journal store these rows as they are now; of a claim that is pending it has the row already."""
+    for record in records:
+        row = _HELD[record.kind](draft.book, record.key)
+        if not (isinstance(row, Claim) and row.state == "pending"):
+            draft.note_row(record.kind, record.key, row)
 
 
 def _put_back(draft: Draft, kind: str, key: str, was: RecordValue | None) -> None:
