@@ -13,7 +13,7 @@ from agent.core.holds import HostSets, host_sets
 from agent.core.usage.promised import with_promises
 from tests.bench.rows import Row, at_most, median_row, milliseconds
 from tests.builders import Host, Node, function, guest, host
-from tests.unit.promises import book_with, claim_of, place
+from tests.builders_claims import book_with, claim_of, place
 
 CELLS, CPUS_OF_CELL, MIB_OF_CELL = 8, 64, 262144
 GUESTS, PROMISED, FUNCTIONS_OF_CARD = 500, 64, 128

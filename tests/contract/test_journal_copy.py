@@ -13,8 +13,8 @@ import pytest
 from agent.adapters.journal import FILE, LAST_GOOD_FILE, Journal, Store
 from agent.adapters.journal.last_good import COPY_INTERVAL_S, LOG_BYTES, LastGood
 from agent.formats.journal_rows import to_row
+from tests.builders_journal import claim_of, record_of
 from tests.contract.journal_disk import PATIENCE_S
-from tests.promises import claim_of, record_of
 
 
 class Bench:

@@ -15,9 +15,9 @@ import pytest
 
 from agent.adapters.journal import FILE, HANGS, HANGS_AFTER_S, Journal, Store
 from agent.core.claim.values import Record
+from tests.builders_journal import claim_of, gone, record_of, step_of
 from tests.contract.journal_mounts import Loop, Tmpfs, fill, need_mounts
 from tests.functional.lab import wait_until
-from tests.promises import claim_of, gone, record_of, step_of
 
 PATIENCE_S = 60.0
 

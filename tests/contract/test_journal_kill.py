@@ -15,7 +15,7 @@ import os, sys, threading
 from pathlib import Path
 from agent.adapters.journal import Journal, Store
 from agent.core.claim.values import Record
-from tests.promises import claim_of, gone, record_of, step_of
+from tests.builders_journal import claim_of, gone, record_of, step_of
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 store = Store.open(folder)
 store.begin("b")

@@ -11,7 +11,7 @@ import pytest
 from agent.adapters.journal import FILE, MARK_FILE, Store
 from agent.core.claim.values import Record
 from agent.formats.journal_rows import to_row, to_step_row
-from tests.promises import claim_of, record_of, step_of
+from tests.builders_journal import claim_of, record_of, step_of
 
 LOG = f"{FILE}-wal"
 LOG_HEADER, FRAME = 32, 24 + 4096

@@ -15,7 +15,7 @@ from agent.adapters.journal.store import STEPS_KEPT
 from agent.core.claim.values import BuildFailure, Maintenance, Membership, Record
 from agent.errors import JournalError
 from agent.formats.journal_rows import to_row, to_step_row
-from tests.promises import claim_of, gone, record_of, step_of
+from tests.builders_journal import claim_of, gone, record_of, step_of
 
 DAY_S = 86400.0
 NOON = 1796040000.0

@@ -12,9 +12,9 @@ import pytest
 from agent.adapters.journal import ENDED, RETRY_S, Journal, Store, read_steps
 from agent.core.claim.values import Maintenance, Record
 from agent.errors import JournalError
+from tests.builders_journal import claim_of, gone, record_of, step_of
 from tests.contract.journal_disk import PATIENCE_S, Disk
 from tests.functional.lab import wait_until
-from tests.promises import claim_of, gone, record_of, step_of
 
 FULL = JournalError("The disk is full.")
 

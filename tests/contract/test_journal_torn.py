@@ -17,7 +17,7 @@ from agent.core.claim.values import Record
 from agent.core.conflicts import Since
 from agent.errors import JournalTooNew
 from agent.formats.journal_rows import to_row, to_step_row
-from tests.promises import claim_of, gone, record_of, step_of
+from tests.builders_journal import claim_of, gone, record_of, step_of
 
 Rows = tuple[Record, ...]
 SECTOR = 512

@@ -17,7 +17,7 @@ from agent.adapters.journal import FILE, LAST_GOOD_FILE, SCHEMA_VERSION, Store, 
 from agent.core.conflicts import Since
 from agent.errors import JournalError, JournalTooNew
 from agent.formats.journal_rows import Row, to_row
-from tests.promises import claim_of, record_of
+from tests.builders_journal import claim_of, record_of
 
 FILES = Path(__file__).parents[1] / "data" / "journals"
 OLDER = range(1, SCHEMA_VERSION)

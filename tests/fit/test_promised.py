@@ -24,10 +24,10 @@ from agent.core.usage import CellUsage, Folded, HostUsage, Usage
 from agent.core.usage.promised import with_promises
 from agent.core.what_if import with_guest
 from tests.builders import uuid_of
+from tests.builders_claims import claim_of
 from tests.fit.guests import seeded
 from tests.fit.hosts import UNIT_KIB, Host, Pick, Theme, any_host, some
 from tests.fit.test_arrival import arrivals, picture
-from tests.unit.promises import claim_of
 
 IN_THE_WAY = frozenset({"cpu-pinned-twice", "sibling-of-isolated", "device-twice", "pf-and-vf", "pinned-to-offline"})
 NAMES = ("n1", "n2", "n3")

@@ -15,7 +15,7 @@ from agent.core.holds import HostSets, hold, host_sets
 from agent.core.ledger import Holds, PageHold
 from agent.core.pci import PciAddress
 from tests.builders import Host, guest, h2x4, h8, ht8, uuid_of
-from tests.unit.promises import claim_of, place, promises_of
+from tests.builders_claims import claim_of, place, promises_of
 
 CPUS = st.frozensets(st.integers(0, 7), max_size=4).map(CpuSet)
 AMOUNTS = st.dictionaries(st.integers(0, 1), st.integers(1, 9), max_size=2).map(MappingProxyType)

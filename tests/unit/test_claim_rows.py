@@ -16,7 +16,7 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.holds import hold, host_sets
 from tests.builders import function, guest, h8, uuid_of
-from tests.unit.promises import book_with, claim_of, place, rows_of
+from tests.builders_claims import book_with, claim_of, place, rows_of
 
 DAY_S = 86400.0
 SINCE, SINCE_S = "2026-11-01T00:00:00Z", 1793491200.0

@@ -15,8 +15,8 @@ from agent.core.cpuset import CpuSet
 from agent.core.guest import RunIdentity, Sighting
 from agent.core.instance import Group
 from tests.builders import Host, function, guest, h2x4, h8, ht8, uuid_of
+from tests.builders_claims import book_with, claim_of, place, rows_of
 from tests.seating import Desk, on
-from tests.unit.promises import book_with, claim_of, place, rows_of
 
 ISOLATE = {"extra:hw:cpu_thread_policy": "isolate"}
 PF, VF, ABSENT = "0000:3b:00.0", "0000:3b:02.0", "0000:99:00.0"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.core.claim.values import RECORDS, Record, Step
 from agent.errors import WireError
 from agent.formats.journal_rows import from_row, from_step, to_row, to_step_row
-from tests.promises import claim_of, record_of, step_of
+from tests.builders_journal import claim_of, record_of, step_of
 from tests.unit.test_wire import anything
 
 

@@ -19,8 +19,8 @@ from agent.render.holders import why_cpu, why_device, why_guest, why_text
 from agent.render.host_state import status_text
 from agent.render.prometheus import prometheus_text
 from agent.render.usage_text import usage_rows, usage_text
+from tests.builders_claims import book_with, claim_of, place
 from tests.cli_reports import NOW_S, VF, WEB, devices, host_snapshot, smt_topology
-from tests.unit.promises import book_with, claim_of, place
 
 NIC = "0000:3b:02.1"
 PROMISED = claim_of("db", place(4, 5, mem=1024, page=2048, dev=(NIC,)), claim_id="c-7")

@@ -12,7 +12,7 @@ from agent.core.pci import MediatedDevice, PciAddress
 from agent.core.placement import Placement
 from agent.core.usage import Amount, DeviceUsage, Folded
 from tests.builders import Host, Node, configured, function, guest, h2x4, h8, host, ht8, unread, uuid_of
-from tests.unit.promises import claim_of, place, promised
+from tests.builders_claims import claim_of, place, promised
 
 PF, VF, OTHER_VF, GPU = "0000:3b:00.0", "0000:3b:02.0", "0000:3b:02.1", "0000:af:00.0"
 MDEV = "4b20d080-1b54-4048-85b3-a6a62d165c01"

@@ -22,27 +22,7 @@ def uuid_of(number: int) -> str:
 
 def claim_of(number: int, *, cells: int = 2, vcpus: int = 16, state: str = "reserved") -> Claim:
     """A pinned guest of some cells, with a device and in a group of three."""
-    per_cell = vcpus // cells
-    asked = tuple(
-        CellRequest(
-            id=cell,
-            vcpus=CpuSet(range(cell * per_cell, (cell + 1) * per_cell)),
-            pinned=CpuSet(range(cell * per_cell, (cell + 1) * per_cell)),
-            memory_kib=8 << 20,
-        )
-        for cell in range(cells)
-    )
-    given = tuple(
-        CellPlacement(
-            guest_cell=cell.id,
-            host_cell=cell.id,
-            vcpus=cell.vcpus,
-            memory_kib=cell.memory_kib,
-            page_size_kib=2048,
-            pins=MappingProxyType({vcpu: 64 * cell.id + vcpu for vcpu in cell.vcpus}),
-        )
-        for cell in asked
-    )
+    binding = _binding(cells, vcpus)
     return Claim(
         claim_id=f"claim-{number}",
         kind="build",
@@ -55,24 +35,54 @@ def claim_of(number: int, *, cells: int = 2, vcpus: int = 16, state: str = "rese
         made_at=WHEN,
         state_since=WHEN,
         changed_at_s=1000.0 + number,
-        binding=InstanceRequest(
-            vcpus=vcpus,
-            memory_kib=cells * 8 << 20,
-            cells=asked,
-            cpu_policy="dedicated",
-            page_size=2048,
-            devices=(PciRequest(id="alias:nic", specs=(PciSpec(vendor_id="8086", product_id="10fb"),)),),
-        ),
-        placement=Placement(
-            vcpus=vcpus,
-            memory_kib=cells * 8 << 20,
-            cells=given,
-            devices=(GivenDevices(request="alias:nic", devices=(PciAddress(0, 59, 0, number % 8),)),),
-        ),
+        binding=binding,
+        placement=_placement(binding, PciAddress(0, 59, 0, number % 8)),
         group=Group(
             id=f"group-{number // 3}", policy="anti-affinity", members=tuple(uuid_of(number + n) for n in range(3))
         ),
         deadline=Deadline(boot_id=uuid_of(0), at_s=2000.0),
+    )
+
+
+def _binding(cells: int, vcpus: int) -> InstanceRequest:
+    per_cell = vcpus // cells
+    asked = tuple(
+        CellRequest(
+            id=cell,
+            vcpus=CpuSet(range(cell * per_cell, (cell + 1) * per_cell)),
+            pinned=CpuSet(range(cell * per_cell, (cell + 1) * per_cell)),
+            memory_kib=8 << 20,
+        )
+        for cell in range(cells)
+    )
+    return InstanceRequest(
+        vcpus=vcpus,
+        memory_kib=cells * 8 << 20,
+        cells=asked,
+        cpu_policy="dedicated",
+        page_size=2048,
+        devices=(PciRequest(id="alias:nic", specs=(PciSpec(vendor_id="8086", product_id="10fb"),)),),
+    )
+
+
+def _placement(binding: InstanceRequest, device: PciAddress) -> Placement:
+    """Each guest cell in the host cell of its number."""
+    given = tuple(
+        CellPlacement(
+            guest_cell=cell.id,
+            host_cell=cell.id,
+            vcpus=cell.vcpus,
+            memory_kib=cell.memory_kib,
+            page_size_kib=2048,
+            pins=MappingProxyType({vcpu: 64 * cell.id + vcpu for vcpu in cell.vcpus}),
+        )
+        for cell in binding.cells
+    )
+    return Placement(
+        vcpus=binding.vcpus,
+        memory_kib=binding.memory_kib,
+        cells=given,
+        devices=(GivenDevices(request="alias:nic", devices=(device,)),),
     )
 
 
