@@ -17,24 +17,24 @@ from agent.formats import wire
 from agent.formats.claim_view import ClaimAnswer, ClaimList, GroupInfo, MoveView
 from agent.formats.route import Route
 from agent.handlers import STATUS_OF, TABLE, Handlers
+from tests.at_work import AtWork, build
 from tests.builders import guest, uuid_of
-from tests.desk import Desk, build
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def agent(tmp_path: Path) -> Iterator[AtWork]:
     """CPUs 2 to 7 are for pinned guests; nobody is here."""
-    with Desk(tmp_path / "state") as made:
+    with AtWork(tmp_path / "state") as made:
         made.look()
         yield made
 
 
-def claim(desk: Desk, *names: Any, **changes: Any) -> ClaimAnswer:
-    return wire.from_builtins(desk.result("POST", "/v1/claims", build(*names, **changes)), ClaimAnswer)
+def claim(agent: AtWork, *names: Any, **changes: Any) -> ClaimAnswer:
+    return wire.from_builtins(agent.result("POST", "/v1/claims", build(*names, **changes)), ClaimAnswer)
 
 
-def refusal(desk: Desk, method: str, path: str, document: object = None) -> tuple[int, str, str, str]:
-    status, told = desk.ask(method, path, document)
+def refusal(agent: AtWork, method: str, path: str, document: object = None) -> tuple[int, str, str, str]:
+    status, told = agent.ask(method, path, document)
     assert told.refusal is not None
     return status, told.refusal.code, told.refusal.retry, told.refusal.message
 
@@ -42,8 +42,8 @@ def refusal(desk: Desk, method: str, path: str, document: object = None) -> tupl
 # --- a claim from its yes to its end ---------------------------------------------------------------
 
 
-def test_a_build_is_told_its_place_and_holds_it(desk: Desk) -> None:
-    told = claim(desk)
+def test_a_build_is_told_its_place_and_holds_it(agent: AtWork) -> None:
+    told = claim(agent)
     one = told.claim
     assert (told.is_new, told.remarks, told.guarantee, told.ignored) == (True, (), None, ())
     assert (one.claim_id, one.kind, one.role, one.state) == ("c1", "build", "owner", "reserved")
@@ -53,71 +53,71 @@ def test_a_build_is_told_its_place_and_holds_it(desk: Desk) -> None:
         cpus=one.placement.cells[0].cpus,
         cell_memory_kib=MappingProxyType({0: 65536}),
     )
-    assert (one.made_at, one.deadline_at) == (desk.moment().wall, "2026-11-30T12:31:50Z")
-    assert desk.result("GET", "/v1/usage")["host"]["dedicated"]["promised"] == str(one.holds.cpus)
-    read = wire.from_builtins(desk.result("GET", "/v1/claims/c1"), ClaimAnswer)
+    assert (one.made_at, one.deadline_at) == (agent.moment().wall, "2026-11-30T12:31:51Z")
+    assert agent.result("GET", "/v1/usage")["host"]["dedicated"]["promised"] == str(one.holds.cpus)
+    read = wire.from_builtins(agent.result("GET", "/v1/claims/c1"), ClaimAnswer)
     assert (read.is_new, read.claim) == (False, one)
 
 
-def test_the_same_request_again_gets_the_same_claim_and_another_one_a_conflict(desk: Desk) -> None:
-    first, again = claim(desk), claim(desk, context={"ttl_s": 20})
+def test_the_same_request_again_gets_the_same_claim_and_another_one_a_conflict(agent: AtWork) -> None:
+    first, again = claim(agent), claim(agent, context={"ttl_s": 20})
     assert (again.is_new, again.claim) == (False, first.claim)
-    assert refusal(desk, "POST", "/v1/claims", build(vcpus=3))[:3] == (409, "ClaimConflict", "never")
+    assert refusal(agent, "POST", "/v1/claims", build(vcpus=3))[:3] == (409, "ClaimConflict", "never")
 
 
-def test_what_does_not_fit_is_refused_with_each_reason_as_a_sentence_and_as_data(desk: Desk) -> None:
-    status, told = desk.ask("POST", "/v1/claims", build(vcpus=7))
+def test_what_does_not_fit_is_refused_with_each_reason_as_a_sentence_and_as_data(agent: AtWork) -> None:
+    status, told = agent.ask("POST", "/v1/claims", build(vcpus=7))
     no = told.refusal
     assert no is not None
     assert (status, no.code, no.retry) == (409, "ComputeResourcesUnavailable", "elsewhere")
     assert len(no.reasons) == len(no.details) == 1
-    assert desk.ask("POST", "/v1/claims", build(vcpus=7))[1].refusal == no
-    ended = desk.result("GET", "/v1/claims/c1")["claim"]["ended"]
+    assert agent.ask("POST", "/v1/claims", build(vcpus=7))[1].refusal == no
+    ended = agent.result("GET", "/v1/claims/c1")["claim"]["ended"]
     assert (ended["how"], ended["refusal"]["code"]) == ("refused", "ComputeResourcesUnavailable")
 
 
-def test_the_digest_of_a_fit_is_that_of_its_claim(desk: Desk) -> None:
+def test_the_digest_of_a_fit_is_that_of_its_claim(agent: AtWork) -> None:
     asked = build()
-    fit = desk.result("POST", "/v1/fit", {"instance": asked["instance"], **asked["spec"]})
-    told = claim(desk)
+    fit = agent.result("POST", "/v1/fit", {"instance": asked["instance"], **asked["spec"]})
+    told = claim(agent)
     assert told.claim.digest == fit["digest"]
     other = {**build(), "claim_id": "c2", "binding": fit["binding"], "digest": fit["digest"]}
     del other["spec"]
-    assert refusal(desk, "POST", "/v1/claims", other)[1] == "InstanceBusy"
-    assert desk.ask("POST", "/v1/claims", other)[1].refusal.claim_id == "c1"  # type: ignore[union-attr]
+    assert refusal(agent, "POST", "/v1/claims", other)[1] == "InstanceBusy"
+    assert agent.ask("POST", "/v1/claims", other)[1].refusal.claim_id == "c1"  # type: ignore[union-attr]
 
 
-def test_what_of_the_context_means_nothing_here_is_told(desk: Desk) -> None:
-    assert claim(desk, context={"ttl_s": 30, "request_id": "req-1"}).ignored == ("request_id",)
+def test_what_of_the_context_means_nothing_here_is_told(agent: AtWork) -> None:
+    assert claim(agent, context={"ttl_s": 30, "request_id": "req-1"}).ignored == ("request_id",)
 
 
-def test_a_claim_can_be_renewed_confirmed_released_and_is_gone_then(desk: Desk) -> None:
-    claim(desk)
-    renewed = desk.result("POST", "/v1/claims/c1/renew", {"ttl_s": 3600})["claim"]
-    assert renewed["deadline_at"] == "2026-11-30T13:16:50Z"
-    assert refusal(desk, "POST", "/v1/claims/c1/release")[:2] == (409, "IllegalTransition")
-    assert refusal(desk, "POST", "/v1/claims/c1/confirm")[:2] == (409, "IllegalTransition")
+def test_a_claim_can_be_renewed_confirmed_released_and_is_gone_then(agent: AtWork) -> None:
+    claim(agent)
+    renewed = agent.result("POST", "/v1/claims/c1/renew", {"ttl_s": 3600})["claim"]
+    assert renewed["deadline_at"] == "2026-11-30T13:16:51Z"
+    assert refusal(agent, "POST", "/v1/claims/c1/release")[:2] == (409, "IllegalTransition")
+    assert refusal(agent, "POST", "/v1/claims/c1/confirm")[:2] == (409, "IllegalTransition")
     pins = renewed["placement"]["cells"][0]["pins"]
     run = RunIdentity(libvirt_id=1, pid=1000)
-    here = guest("web", {int(vcpu): cpu for vcpu, cpu in pins.items()}, mem=64, node=0, run=run, at=desk.now_s + 10.1)
-    desk.look(here, names=("web",))
-    assert desk.result("POST", "/v1/claims/c1/confirm")["claim"]["state"] == "resident"
-    released = desk.result("POST", "/v1/claims/c1/release", {"reason": "shelved"})["claim"]
+    here = guest("web", {int(vcpu): cpu for vcpu, cpu in pins.items()}, mem=64, node=0, run=run)
+    agent.look(here)
+    assert agent.result("POST", "/v1/claims/c1/confirm")["claim"]["state"] == "resident"
+    released = agent.result("POST", "/v1/claims/c1/release", {"reason": "shelved"})["claim"]
     assert (released["state"], released["ended"]["how"], released["holds"]) == ("ended", "released", None)
-    assert refusal(desk, "POST", "/v1/claims/c1/renew")[:2] == (410, "ClaimEnded")
-    assert desk.result("GET", "/v1/claims") == {"claims": []}
+    assert refusal(agent, "POST", "/v1/claims/c1/renew")[:2] == (410, "ClaimEnded")
+    assert agent.result("GET", "/v1/claims") == {"claims": []}
 
 
-def test_an_abort_of_an_id_that_was_never_seen_stops_a_call_that_comes_late(desk: Desk) -> None:
-    ended = desk.result("POST", "/v1/claims/c1/abort", {"reason": "no answer came"})["claim"]
+def test_an_abort_of_an_id_that_was_never_seen_stops_a_call_that_comes_late(agent: AtWork) -> None:
+    ended = agent.result("POST", "/v1/claims/c1/abort", {"reason": "no answer came"})["claim"]
     assert (ended["claim_id"], ended["state"], ended["ended"]["how"]) == ("c1", "ended", "aborted")
-    assert refusal(desk, "POST", "/v1/claims", build())[:3] == (410, "ClaimEnded", "never")
+    assert refusal(agent, "POST", "/v1/claims", build())[:3] == (410, "ClaimEnded", "never")
 
 
-def test_all_claims_are_listed_the_earliest_first(desk: Desk) -> None:
+def test_all_claims_are_listed_the_earliest_first(agent: AtWork) -> None:
     for number, name in enumerate(("web", "db", "mail")):
-        claim(desk, f"c{number}", name, vcpus=1)
-    listed = wire.from_builtins(desk.result("GET", "/v1/claims"), ClaimList)
+        claim(agent, f"c{number}", name, vcpus=1)
+    listed = wire.from_builtins(agent.result("GET", "/v1/claims"), ClaimList)
     assert [one.claim_id for one in listed.claims] == ["c0", "c1", "c2"]
 
 
@@ -135,115 +135,115 @@ def test_all_claims_are_listed_the_earliest_first(desk: Desk) -> None:
         ("GET", "/v1/groups/x", None),
     ],
 )
-def test_what_is_not_known_is_not_found(desk: Desk, method: str, path: str, document: object) -> None:
-    assert refusal(desk, method, path, document)[:2] == (404, "ClaimNotFound")
+def test_what_is_not_known_is_not_found(agent: AtWork, method: str, path: str, document: object) -> None:
+    assert refusal(agent, method, path, document)[:2] == (404, "ClaimNotFound")
 
 
-def test_ids_may_hold_what_parts_a_path(desk: Desk) -> None:
+def test_ids_may_hold_what_parts_a_path(agent: AtWork) -> None:
     name = "a/b?c=%2F ä"
-    claim(desk, name)
+    claim(agent, name)
     for verb, method in (("", "GET"), ("renew", "POST")):
         parts = ("", "v1", "claims", name, verb) if verb else ("", "v1", "claims", name)
-        status, told = desk.ask(method, "/".join(parts), parts=parts)
+        status, told = agent.ask(method, "/".join(parts), parts=parts)
         assert (status, told.result["claim"]["claim_id"]) == (200, name)
 
 
 # --- moves, groups, maintenance --------------------------------------------------------------------
 
 
-def test_a_guest_that_no_claim_made_gets_one_when_it_is_about_to_leave(desk: Desk) -> None:
-    desk.look(guest("old", {0: 2}, at=desk.now_s + 10.1), names=("old",))
+def test_a_guest_that_no_claim_made_gets_one_when_it_is_about_to_leave(agent: AtWork) -> None:
+    agent.look(guest("old", {0: 2}))
     body = {"kind": "cold_migration", "instance": {"uuid": uuid_of("old"), "name": "old"}, "peer": "there"}
-    one = desk.result("POST", "/v1/moves/m1/hold", body)["claim"]
+    one = agent.result("POST", "/v1/moves/m1/hold", body)["claim"]
     assert (one["role"], one["state"], one["move_id"], one["peer"]) == ("owner", "leaving", "m1", "there")
-    move = wire.from_builtins(desk.result("GET", "/v1/moves/m1"), MoveView)
+    move = wire.from_builtins(agent.result("GET", "/v1/moves/m1"), MoveView)
     assert (move.kind, move.instance, move.source, move.outcome) == (
         "cold_migration",
         uuid_of("old"),
         one["claim_id"],
         None,
     )
-    done = desk.result("POST", "/v1/moves/m1/finish", {"outcome": "failed"})
+    done = agent.result("POST", "/v1/moves/m1/finish", {"outcome": "failed"})
     assert done["outcome"] == "failed"
 
 
-def test_a_guest_that_is_half_of_a_move_is_not_changed_in_place_and_the_move_is_named(desk: Desk) -> None:
-    claim(desk, kind="resize", context={"move_id": "m1", "peer": "there"})
-    here = guest("web", {0: 2}, at=desk.now_s + 10.1, run=RunIdentity(libvirt_id=1, pid=7))
-    desk.look(here, names=("web",))
-    desk.result("POST", "/v1/claims/c1/confirm")
+def test_a_guest_that_is_half_of_a_move_is_not_changed_in_place_and_the_move_is_named(agent: AtWork) -> None:
+    claim(agent, kind="resize", context={"move_id": "m1", "peer": "there"})
+    here = guest("web", {0: 2}, run=RunIdentity(libvirt_id=1, pid=7))
+    agent.look(here)
+    agent.result("POST", "/v1/claims/c1/confirm")
     asked = build(claim_id="c2", kind="rebuild", context={"move_id": "m2"})
-    assert refusal(desk, "POST", "/v1/claims", asked)[1:] == (
+    assert refusal(agent, "POST", "/v1/claims", asked)[1:] == (
         "InstanceBusy",
         "later",
         "Instance web has claim c1 here already (resize, resident): finish move m1 first",
     )
-    desk.result("POST", "/v1/moves/m1/finish", {"outcome": "confirmed"})
-    assert claim(desk, claim_id="c3", kind="rebuild", context={"move_id": "m3"}).claim.role == "in_place"
+    agent.result("POST", "/v1/moves/m1/finish", {"outcome": "confirmed"})
+    assert claim(agent, claim_id="c3", kind="rebuild", context={"move_id": "m3"}).claim.role == "in_place"
 
 
-def test_a_group_is_told_with_who_is_seated_and_holds_in_the_next_claim(desk: Desk) -> None:
-    desk.look(guest("old", {0: 2}, at=desk.now_s + 10.1), names=("old",))
+def test_a_group_is_told_with_who_is_seated_and_holds_in_the_next_claim(agent: AtWork) -> None:
+    agent.look(guest("old", {0: 2}))
     group = {"policy": "anti-affinity", "members": [uuid_of("old"), uuid_of("web")], "generation": 3}
-    told = wire.from_builtins(desk.result("PUT", "/v1/groups/g1", group), GroupInfo)
+    told = wire.from_builtins(agent.result("PUT", "/v1/groups/g1", group), GroupInfo)
     assert (told.id, told.policy, told.generation, told.seated) == ("g1", "anti-affinity", 3, (uuid_of("old"),))
     assert {one.instance: one.seated for one in told.members} == {uuid_of("old"): True, uuid_of("web"): False}
-    assert desk.result("GET", "/v1/groups/g1") == json.loads(wire.to_json(told))
+    assert agent.result("GET", "/v1/groups/g1") == json.loads(wire.to_json(told))
     asked = build(context={"group": {"id": "g1", **group}})
-    status, code, retry, message = refusal(desk, "POST", "/v1/claims", asked)
+    status, code, retry, message = refusal(agent, "POST", "/v1/claims", asked)
     assert (status, code, retry) == (409, "GroupAffinityViolation", "elsewhere")
     assert "Anti-affinity instance group policy was violated" in message
 
 
-def test_maintenance_refuses_new_guests_with_its_reason_until_it_ends(desk: Desk) -> None:
-    assert desk.result("GET", "/v1/maintenance") == {"maintenance": None}
-    kept = desk.result("PUT", "/v1/maintenance", {"reason": "new memory"})
-    assert kept == {"maintenance": {"reason": "new memory", "since": desk.moment().wall}}
-    assert desk.result("GET", "/v1/maintenance") == kept
-    status, code, _, message = refusal(desk, "POST", "/v1/claims", build())
+def test_maintenance_refuses_new_guests_with_its_reason_until_it_ends(agent: AtWork) -> None:
+    assert agent.result("GET", "/v1/maintenance") == {"maintenance": None}
+    kept = agent.result("PUT", "/v1/maintenance", {"reason": "new memory"})
+    assert kept == {"maintenance": {"reason": "new memory", "since": agent.moment().wall}}
+    assert agent.result("GET", "/v1/maintenance") == kept
+    status, code, _, message = refusal(agent, "POST", "/v1/claims", build())
     assert (status, code, "new memory" in message) == (503, "HostInMaintenance", True)
-    assert desk.result("PUT", "/v1/maintenance", {"reason": None}) == {"maintenance": None}
-    assert claim(desk, "c2").is_new
+    assert agent.result("PUT", "/v1/maintenance", {"reason": None}) == {"maintenance": None}
+    assert claim(agent, "c2").is_new
 
 
-def test_an_instance_that_lives_elsewhere_is_forgotten(desk: Desk) -> None:
-    desk.look(guest("old", {0: 2}, state="shut-off", at=desk.now_s + 10.1), names=("old",))
-    told = desk.result("POST", f"/v1/instances/{uuid_of('old')}/forget", {"moved_to": "there"})
-    assert told == {"instance": uuid_of("old"), "at": desk.moment().wall, "moved_to": "there"}
+def test_an_instance_that_lives_elsewhere_is_forgotten(agent: AtWork) -> None:
+    agent.look(guest("old", {0: 2}, state="shut-off"))
+    told = agent.result("POST", f"/v1/instances/{uuid_of('old')}/forget", {"moved_to": "there"})
+    assert told == {"instance": uuid_of("old"), "at": agent.moment().wall, "moved_to": "there"}
 
 
-def test_a_journal_that_is_right_may_be_accepted_too(desk: Desk) -> None:
-    assert desk.result("POST", "/v1/journal/accept") == {}
+def test_a_journal_that_is_right_may_be_accepted_too(agent: AtWork) -> None:
+    assert agent.result("POST", "/v1/journal/accept") == {}
 
 
 def test_before_the_first_look_nobody_is_admitted_and_claims_are_read(tmp_path: Path) -> None:
-    with Desk(tmp_path / "state") as desk:
-        status, code, retry, message = refusal(desk, "POST", "/v1/claims", build())
+    with AtWork(tmp_path / "state") as agent:
+        status, code, retry, message = refusal(agent, "POST", "/v1/claims", build())
         assert (status, code, retry, message) == (503, "AgentNotReady", "later", "The host was not looked at yet.")
-        assert desk.result("GET", "/v1/claims") == {"claims": []}
+        assert agent.result("GET", "/v1/claims") == {"claims": []}
 
 
 # --- how a request is sent -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/json; charset=latin-1", "application/jsonx"])
-def test_a_change_must_say_that_it_is_json(desk: Desk, kind: str | None) -> None:
-    status, told = desk.ask("POST", "/v1/claims", build(), content_type=kind)
+def test_a_change_must_say_that_it_is_json(agent: AtWork, kind: str | None) -> None:
+    status, told = agent.ask("POST", "/v1/claims", build(), content_type=kind)
     assert told.refusal is not None
     assert (status, told.refusal.code) == (415, "InvalidRequest")
-    assert desk.result("GET", "/v1/claims") == {"claims": []}
+    assert agent.result("GET", "/v1/claims") == {"claims": []}
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
 )
-def test_json_may_be_said_in_each_way(desk: Desk, kind: str) -> None:
-    assert desk.ask("POST", "/v1/claims", build(), content_type=kind)[0] == 200
+def test_json_may_be_said_in_each_way(agent: AtWork, kind: str) -> None:
+    assert agent.ask("POST", "/v1/claims", build(), content_type=kind)[0] == 200
 
 
 @pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "application/json"])
-def test_a_question_may_be_asked_as_curl_does(desk: Desk, kind: str | None) -> None:
-    assert desk.ask("POST", "/v1/fit", build()["spec"], content_type=kind)[0] == 200
+def test_a_question_may_be_asked_as_curl_does(agent: AtWork, kind: str | None) -> None:
+    assert agent.ask("POST", "/v1/fit", build()["spec"], content_type=kind)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -259,22 +259,24 @@ def test_a_question_may_be_asked_as_curl_does(desk: Desk, kind: str | None) -> N
         (json.dumps({"expected_agent_id": "x"}).encode(), 400, "expected_agent_id: this is agent "),
     ],
 )
-def test_a_body_that_cannot_be_meant_is_refused_in_a_sentence(desk: Desk, body: bytes, status: int, fault: str) -> None:
-    found, told = desk.ask("POST", "/v1/claims", body, content_type="application/json")
+def test_a_body_that_cannot_be_meant_is_refused_in_a_sentence(
+    agent: AtWork, body: bytes, status: int, fault: str
+) -> None:
+    found, told = agent.ask("POST", "/v1/claims", body, content_type="application/json")
     assert told.refusal is not None
     assert (found, told.refusal.message[: len(fault)]) == (status, fault)
 
 
-def test_an_unknown_version_has_a_code_of_its_own(desk: Desk) -> None:
-    assert refusal(desk, "POST", "/v1/claims", {**build(), "v": 2})[1] == "UnsupportedVersion"
-    own = desk.ask("GET", "/v1/health")[1].agent_id
-    assert desk.ask("POST", "/v1/claims", {**build(), "v": 1, "expected_agent_id": own})[0] == 200
+def test_an_unknown_version_has_a_code_of_its_own(agent: AtWork) -> None:
+    assert refusal(agent, "POST", "/v1/claims", {**build(), "v": 2})[1] == "UnsupportedVersion"
+    own = agent.ask("GET", "/v1/health")[1].agent_id
+    assert agent.ask("POST", "/v1/claims", {**build(), "v": 1, "expected_agent_id": own})[0] == 200
 
 
-def test_the_body_may_repeat_what_the_path_says_and_not_contradict_it(desk: Desk) -> None:
-    claim(desk)
-    assert desk.ask("POST", "/v1/claims/c1/renew", {"claim_id": "c1"})[0] == 200
-    assert refusal(desk, "POST", "/v1/claims/c1/renew", {"claim_id": "c2"})[3].startswith(
+def test_the_body_may_repeat_what_the_path_says_and_not_contradict_it(agent: AtWork) -> None:
+    claim(agent)
+    assert agent.ask("POST", "/v1/claims/c1/renew", {"claim_id": "c1"})[0] == 200
+    assert refusal(agent, "POST", "/v1/claims/c1/renew", {"claim_id": "c2"})[3].startswith(
         "claim_id: another than in the"
     )
 
@@ -286,28 +288,28 @@ def path_of(route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", [one for one in TABLE.routes if one.work == "change"], ids=lambda one: one.call)
-def test_no_change_is_made_over_the_socket_that_only_reads(desk: Desk, route: Route) -> None:
-    status, told = desk.ask(route.method, path_of(route), {}, writable=False)
+def test_no_change_is_made_over_the_socket_that_only_reads(agent: AtWork, route: Route) -> None:
+    status, told = agent.ask(route.method, path_of(route), {}, writable=False)
     assert (status, told.ok) == (405, False)
 
 
 @pytest.mark.parametrize("route", [one for one in TABLE.routes if one.asks is not None], ids=lambda one: one.call)
-def test_an_unknown_field_is_refused_by_name_everywhere(desk: Desk, route: Route) -> None:
-    status, told = desk.ask(route.method, path_of(route), {"from_the_future": 1})
+def test_an_unknown_field_is_refused_by_name_everywhere(agent: AtWork, route: Route) -> None:
+    status, told = agent.ask(route.method, path_of(route), {"from_the_future": 1})
     assert told.refusal is not None
     assert status == 400
     assert any(reason.startswith("from_the_future: unknown.") for reason in told.refusal.reasons)
 
 
 def test_each_change_leaves_one_line_with_who_asked_and_nothing_of_what_was_sent(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    agent: AtWork, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agent.handlers")
-    desk.ask("POST", "/v1/claims", build("c 1=[x"))
-    desk.ask("POST", "/v1/claims/c2/renew", {"ttl_s": 20})
-    desk.ask("PUT", "/v1/maintenance", {"reason": "secret"})
-    desk.ask("POST", "/v1/claims", b"{", content_type="application/json")
-    desk.ask("GET", "/v1/claims")
+    agent.ask("POST", "/v1/claims", build("c 1=[x"))
+    agent.ask("POST", "/v1/claims/c2/renew", {"ttl_s": 20})
+    agent.ask("PUT", "/v1/maintenance", {"reason": "secret"})
+    agent.ask("POST", "/v1/claims", b"{", content_type="application/json")
+    agent.ask("GET", "/v1/claims")
     assert [record.getMessage() for record in caplog.records if record.name == "agent.handlers.answer"] == [
         "change method=POST path=/v1/claims claim=c 1\\x3d\\x5bx code=ok pid=4711 uid=107 gid=108",
         "change method=POST path=/v1/claims/c2/renew claim=c2 code=ClaimNotFound pid=4711 uid=107 gid=108",
@@ -319,20 +321,20 @@ def test_each_change_leaves_one_line_with_who_asked_and_nothing_of_what_was_sent
 # --- the methods without HTTP ----------------------------------------------------------------------
 
 
-def test_each_method_is_one_dict_in_and_one_envelope_out(desk: Desk) -> None:
+def test_each_method_is_one_dict_in_and_one_envelope_out(agent: AtWork) -> None:
     for route in TABLE.routes:
-        told = desk.handlers.call(route.call, {"from_the_future": 1})
+        told = agent.handlers.call(route.call, {"from_the_future": 1})
         assert (told.ok, told.refusal and told.refusal.code) == (False, "InvalidRequest")
-    told = desk.handlers.call("claim", build())
+    told = agent.handlers.call("claim", build())
     assert told.ok
-    assert desk.handlers.call("get_claim", {"claim_id": "c1"}).ok
+    assert agent.handlers.call("get_claim", {"claim_id": "c1"}).ok
 
 
-def test_an_agent_that_promises_nothing_says_so(desk: Desk) -> None:
+def test_an_agent_that_promises_nothing_says_so(agent: AtWork) -> None:
     only_looks = Handlers(
-        snapshot=lambda: desk.tracker.snapshot,
-        clock=lambda: desk.now_s,
-        now=lambda: desk.moment().wall,
+        snapshot=lambda: agent.tracker.snapshot,
+        clock=lambda: agent.now_s,
+        now=lambda: agent.moment().wall,
         interval_s=lambda: 1e9,
         alive=lambda: None,
     )

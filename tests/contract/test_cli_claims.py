@@ -15,7 +15,7 @@ import yaml
 from agent.cli.main import main
 from agent.core.guest import RunIdentity, Sighting
 from agent.formats.domain_xml import read_domain
-from tests.builders import guest, h8, uuid_of
+from tests.builders import guest, uuid_of
 from tests.promising_agent import PromisingAgent
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,9 @@ Run = Callable[..., Done]
 @pytest.fixture
 def agent() -> Iterator[PromisingAgent]:
     """One cell, CPUs 0-7, of which 2-7 are dedicated; nobody is here."""
-    made = PromisingAgent(h8())
-    made.look()
-    yield made
-    made.stop()
+    with PromisingAgent() as made:
+        made.look()
+        yield made
 
 
 @pytest.fixture
@@ -72,14 +71,10 @@ def build(vcpus: int = 2, *more: str, claim: str = "c1", name: str = "web") -> t
     return ("claim", "build", "--claim-id", claim, *words, *more)
 
 
-def web(state: str = "running", **options: Any) -> Callable[[float], Sighting]:
+def web() -> Sighting:
     """The guest where it was promised a place."""
-
-    def made(now_s: float) -> Sighting:
-        run = RunIdentity(libvirt_id=1, pid=100, started_at_boot_s=now_s)
-        return guest("web", {0: 2, 1: 3}, emu="2-3", node=0, at=now_s, run=run, **options)
-
-    return made
+    run = RunIdentity(libvirt_id=1, pid=100, started_at_boot_s=1.0)
+    return guest("web", {0: 2, 1: 3}, emu="2-3", node=0, run=run)
 
 
 # --- build, list, show -----------------------------------------------------------------------------
@@ -229,15 +224,12 @@ def test_what_cannot_be_asked_ends_with_two(run: Run, arguments: tuple[str, ...]
 def test_an_agent_that_does_not_know_its_host_yet_ends_it_with_three(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = PromisingAgent(h8())
-    try:
+    with PromisingAgent() as blind:
         monkeypatch.setenv("COMPUTE_AGENT_SOCKET", str(blind.socket))
         assert main(build()) == 3
         assert "Ask this host again later." in capsys.readouterr().err
         assert main([*build(), "-f", "json"]) == 3
         assert json.loads(capsys.readouterr().out)["code"] == "AgentNotReady"
-    finally:
-        blind.stop()
 
 
 def test_no_agent_and_no_permission_have_a_line_of_their_own_and_end_with_three(

@@ -31,7 +31,7 @@ from agent.formats.claim_view import (
 )
 from agent.formats.envelope import ApiRequest, ApiResponse, Refusal, refused, respond, success
 from agent.handlers import TABLE
-from tests.builders import guest, h8, uuid_of
+from tests.builders import guest, uuid_of
 from tests.builders_http import IDENTITY, NOW, refuse
 from tests.hostile import POISON, unsafe
 from tests.promising_agent import PromisingAgent
@@ -57,10 +57,9 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def agent() -> Iterator[PromisingAgent]:
-    made = PromisingAgent(h8())
-    made.look()
-    yield made
-    made.stop()
+    with PromisingAgent() as made:
+        made.look()
+        yield made
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_maintenance_refuses_new_guests_with_its_reason_until_it_is_off(run: Run
 
 
 def test_an_instance_that_lives_elsewhere_now_is_forgotten_with_its_claims(agent: PromisingAgent, run: Run) -> None:
-    agent.look(lambda now_s: guest("a", {0: 2}, state="shut-off", at=now_s))
+    agent.look(guest("a", {0: 2}, state="shut-off"))
     run(*build("b"))
     left = run("instance", "forget", uuid_of("a"), "--moved-to", "host-b")
     assert (left.code, left.err) == (0, "")
@@ -150,16 +149,13 @@ def test_after_a_damaged_journal_guests_are_admitted_once_that_is_said(
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="ca-", dir="/tmp") as folder:
         damage(Path(folder))
-        agent = PromisingAgent(h8(), state=Path(folder))
-        try:
+        with PromisingAgent(state=Path(folder)) as agent:
             agent.look()
             monkeypatch.setenv("COMPUTE_AGENT_SOCKET", str(agent.socket))
             assert main(build("a")) == 3
             assert "agentctl journal accept" in capsys.readouterr().err
             assert main(["journal", "accept"]) == 0
             assert main(build("a")) == 0
-        finally:
-            agent.stop()
 
 
 def damage(folder: Path) -> None:

@@ -20,10 +20,11 @@ from agent.errors import RequestRefused
 from agent.formats.claim_forms import GroupForm
 from agent.formats.envelope import ApiRequest, ApiResponse
 from agent.handlers import TABLE
+from tests.at_work import build
 from tests.builders import guest, uuid_of
 from tests.builders_http import refuse
 from tests.contract.test_http import ask
-from tests.desk import Desk, build
+from tests.promising_agent import PromisingAgent
 
 WAIT_S = 60.0
 BODY = b'{"ttl_s": 20}'
@@ -172,29 +173,26 @@ def test_each_path_has_a_size_of_its_own_from_which_on_nothing_is_read(tmp_path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path / "state") as made:
+def agent() -> Iterator[PromisingAgent]:
+    with PromisingAgent() as made:
         made.look()
         yield made
 
 
 @pytest.fixture
-def client(desk: Desk, tmp_path: Path) -> Iterator[LocalClient]:
-    api = LocalApi(desk.handlers.answer, desk.handlers.refuse, tmp_path / "sockets", table=TABLE)
-    api.start()
-    yield LocalClient(tmp_path / "sockets" / FULL_SOCKET, timeout_s=WAIT_S)
-    api.stop()
+def client(agent: PromisingAgent) -> LocalClient:
+    return agent.client
 
 
-def test_a_claim_whose_client_has_left_is_made_and_can_be_read(desk: Desk, client: LocalClient, tmp_path: Path) -> None:
+def test_a_claim_whose_client_has_left_is_made_and_can_be_read(agent: PromisingAgent, client: LocalClient) -> None:
     body = json.dumps(build()).encode()
     head = (
         f"POST /v1/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.socket(socket.AF_UNIX) as leaving:
-        leaving.connect(str(tmp_path / "sockets" / FULL_SOCKET))
+        leaving.connect(str(agent.socket))
         leaving.sendall(head.encode() + body)
-    wait_until(lambda: any(one.state == "reserved" for one in desk.claims.list_claims()))
+    wait_until(lambda: any(one.state == "reserved" for one in agent.claims.list_claims()))
     assert client.get_claim("c1").claim.state == "reserved"
     again = client.claim(build())
     assert (again.is_new, again.claim.claim_id) == (False, "c1")
@@ -226,8 +224,8 @@ def test_a_refusal_is_raised_with_all_that_it_says(client: LocalClient) -> None:
     assert caught.value.reasons
 
 
-def test_every_call_of_the_client_reaches_its_method(desk: Desk, client: LocalClient) -> None:
-    desk.look(guest("old", {0: 2}, at=desk.now_s + 10.1), names=("old",))
+def test_every_call_of_the_client_reaches_its_method(agent: PromisingAgent, client: LocalClient) -> None:
+    agent.look(guest("old", {0: 2}))
     old = Instance(uuid=uuid_of("old"), name="old")
     assert client.claim(build()).is_new
     assert [one.claim_id for one in client.list_claims().claims] == ["c1"]
