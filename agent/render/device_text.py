@@ -64,7 +64,8 @@ class Shelf:
         return not counted and not self.is_system(device)
 
     def state(self, device: PciDevice, *, count_functions: bool) -> str:
-        """Who has it, "free" when a guest could have it, else "-"; for a card with functions how many are used."""
+        """Who has it, "free" when a guest could have it, "kept back" after its only use, else "-"; for a card with
+        functions how many are used."""
         owners = self._owners(device.address)
         state = words.owners(owners) if owners else ""
         functions = self._functions.get(device.address, ()) if count_functions else ()
@@ -72,11 +73,17 @@ class Shelf:
             used = sum(bool(self._owners(function)) for function in functions)
             parts = (state, f"{count(len(functions), 'VF')}, {used} used")
             return "; ".join(part for part in parts if part)
-        return state or ("free" if self._could_be_given(device) else words.NOTHING)
+        return state or self._without_owner(device)
 
     def _owners(self, address: PciAddress) -> tuple[Owner, ...]:
         used = self._books.get(address)
         return used.owners if used else ()
+
+    def _without_owner(self, device: PciDevice) -> str:
+        used = self._books.get(device.address)
+        if used is not None and used.kept_back:
+            return "kept back"
+        return "free" if self._could_be_given(device) else words.NOTHING
 
     def _could_be_given(self, device: PciDevice) -> bool:
         """By the configuration; where that offers everything, virtual functions and what no driver of the host uses."""

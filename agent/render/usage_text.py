@@ -130,5 +130,8 @@ def _notes(usage: Usage) -> Iterator[str]:
                 yield _about_kernel(part.id, pages, pages.kernel_free)
     if usage.free_is_uncertain:
         yield "Free CPUs are uncertain: the pins of a guest could not be read (see `agentctl domains`)."
+    for device in usage.pci:
+        if device.kept_back:
+            yield f"Device {device.address}: {plain(device.remark or '')}"
     for remark in usage.remarks:
         yield f"{plain(remark.name)}: {plain(remark.text)}"

@@ -61,4 +61,4 @@ def _kept_back(row: DeviceUsage, spent: SpentDevice) -> DeviceUsage:
         f"for one use, which {spent.name or spent.instance} had at {spent.at}: once it is clean,"
         f" `agentctl device offer-again {row.address}`"
     )
-    return msgspec.structs.replace(row, free=False, remark=remark)
+    return msgspec.structs.replace(row, free=False, remark=remark, kept_back=True)

@@ -80,7 +80,7 @@ class HostUsage(Value, frozen=True, kw_only=True):
 
 class DeviceUsage(Value, frozen=True, kw_only=True):
     """One PCI function that a guest has or could have. offered: the configuration lets guests have it. remark: one
-    sentence, None when there is nothing to say."""
+    sentence, None when there is nothing to say. kept_back: it was for one use, and would be free but for that."""
 
     address: PciAddress
     type: DeviceType
@@ -91,6 +91,7 @@ class DeviceUsage(Value, frozen=True, kw_only=True):
     free: bool
     owners: tuple[Owner, ...] = ()
     remark: str | None = None
+    kept_back: bool = False
 
 
 class MdevUsage(Value, frozen=True, kw_only=True):
