@@ -327,13 +327,15 @@ class Claims:
             return ClaimRefusal(
                 code="IllegalTransition",
                 message=life.explain(error),
-                retry="never",
+                retry="later" if isinstance(error, life.Refused) else "never",
                 claim_id=error.claim.claim_id,
             )
         except JournalError as error:
             return unavailable(str(error))
         except moves.MoveHasEnded as error:
             return ClaimRefusal(code="IllegalTransition", message=str(error), retry="never")
+        except moves.MoveTaken as error:
+            return ClaimRefusal(code="ClaimConflict", message=str(error), retry="never")
         if not commit.is_wanted:
             if isinstance(answer, ClaimRefusal):
                 return answer

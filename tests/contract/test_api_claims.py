@@ -18,7 +18,7 @@ from agent.formats.claim_view import ClaimAnswer, ClaimList, GroupInfo, MoveView
 from agent.formats.route import Route
 from agent.handlers import STATUS_OF, TABLE, Handlers
 from tests.at_work import AtWork, build
-from tests.builders import guest, uuid_of
+from tests.builders import guest, unread, uuid_of
 
 
 @pytest.fixture
@@ -180,6 +180,47 @@ def test_a_guest_that_is_half_of_a_move_is_not_changed_in_place_and_the_move_is_
     )
     agent.result("POST", "/v1/moves/m1/finish", {"outcome": "confirmed"})
     assert claim(agent, claim_id="c3", kind="rebuild", context={"move_id": "m3"}).claim.role == "in_place"
+
+
+def test_a_move_id_is_of_one_guest_alone(agent: AtWork) -> None:
+    agent.look(guest("a", {0: 2}), guest("b", {0: 3}))
+    held = {"kind": "live_migration", "peer": "there"}
+    agent.result("POST", "/v1/moves/m1/hold", {**held, "instance": {"uuid": uuid_of("a"), "name": "a"}})
+    other = {**held, "instance": {"uuid": uuid_of("b"), "name": "b"}}
+    said = (
+        "ClaimConflict",
+        "never",
+        f"Move id m1 was used before for another guest (instance {uuid_of('a')}): use a new id",
+    )
+    assert refusal(agent, "POST", "/v1/moves/m1/hold", other)[1:] == said
+    asked = build(kind="live_migration", context={"move_id": "m1", "peer": "there"})
+    assert refusal(agent, "POST", "/v1/claims", asked)[1:] == said
+    assert agent.result("POST", "/v1/moves/m1/finish", {"outcome": "failed"})["instance"] == uuid_of("a")
+
+
+def test_a_move_goes_on_when_one_claim_of_it_takes_the_place_of_another(agent: AtWork) -> None:
+    claim(agent, kind="resize", context={"move_id": "m1", "peer": "there"})
+    claim(agent, claim_id="c2", kind="resize", context={"move_id": "m1", "peer": "there", "replaces": "c1"})
+    move = wire.from_builtins(agent.result("GET", "/v1/moves/m1"), MoveView)
+    assert (move.destination, move.outcome) == ("c2", None)
+    claim(agent, claim_id="c3", kind="resize", context={"move_id": "m2", "peer": "there", "replaces": "c2"})
+    assert agent.result("GET", "/v1/moves/m1")["outcome"] == "failed"
+
+
+def test_a_claim_is_not_confirmed_before_its_domain_was_seen_and_may_be_later(agent: AtWork) -> None:
+    claim(agent)
+    assert refusal(agent, "POST", "/v1/claims/c1/confirm")[1:3] == ("IllegalTransition", "later")
+
+
+def test_what_a_domain_holds_is_not_accepted_while_it_cannot_be_read(agent: AtWork) -> None:
+    claim(agent)
+    agent.look(guest("web", {0: 2}, run=RunIdentity(libvirt_id=1, pid=7)))
+    agent.result("POST", "/v1/claims/c1/confirm")
+    agent.restart()
+    agent.look(unread("web"))
+    assert refusal(agent, "POST", "/v1/claims/c1/accept-observed")[1:3] == ("IllegalTransition", "later")
+    agent.look(guest("web", {0: 5}, run=RunIdentity(libvirt_id=1, pid=7)))
+    assert agent.result("POST", "/v1/claims/c1/accept-observed")["claim"]["holds"]["cpus"] == "5"
 
 
 def test_a_group_is_told_with_who_is_seated_and_holds_in_the_next_claim(agent: AtWork) -> None:

@@ -341,7 +341,7 @@ def test_a_guest_on_its_way_here_or_changed_in_place_cannot_leave() -> None:
     in_place(world, name="b")
     for name in "ab":
         with pytest.raises(Refused, match="hold"):
-            world.hold(name)
+            world.hold(name, move_id=f"move-{name}")
 
 
 def test_a_guest_that_no_claim_made_gets_its_owner_in_the_same_change() -> None:

@@ -146,7 +146,7 @@ def replacement(draft: Draft, request: ClaimRequest) -> Change | None:
     if replaced is None or not steps.may(replaced, "replace"):
         return None
     apart = Draft(draft.book, draft.now, draft.rules)
-    life.replace(apart, replaced, request.claim_id)
+    life.replace(apart, replaced, request.claim_id, request.context.move_id)
     return apart.done()
 
 
@@ -226,6 +226,8 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
     """What of the same instance is in the way: at most one owner, one incoming or in-place claim, one open move."""
     book, uuid = snapshot.book, request.instance.uuid
     yield from _bad_replacement(request, book)
+    if (taken := moves.taken(book, request.context.move_id, uuid)) is not None:
+        yield ClaimRefusal(code="ClaimConflict", message=taken, retry="never", claim_id=request.claim_id)
     others = [claim for claim in book.claims_of(uuid) if claim.claim_id != request.context.replaces]
     for claim in others:
         stays = claim.role == "owner" and claim.state in STAYS_STATES and claim.ending is None

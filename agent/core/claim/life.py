@@ -102,15 +102,21 @@ def release(draft: Draft, claim: Claim, note: str | None) -> Tombstone:
     return tombstone
 
 
-def replace(draft: Draft, claim: Claim, by: str) -> Tombstone:
-    """Another claim of the instance, with the id `by`, takes its place in this very change."""
+def replace(draft: Draft, claim: Claim, by: str, move_id: str | None = None) -> Tombstone:
+    """Another claim of the instance, with the id `by`, takes its place in this very change. move_id: of that one; where
+    it is the same the move goes on."""
     if claim.role == "owner":
         _end_others(draft, claim, "its owner was replaced")
-    return end(draft, claim, "replace", "replaced", f"replaced by claim {by}")
+    note = f"replaced by claim {by}"
+    if claim.move_id is not None and claim.move_id == move_id:
+        return draft.end(claim, "replace", "replaced", note)
+    return end(draft, claim, "replace", "replaced", note)
 
 
 def accept_observed(draft: Draft, claim: Claim, holds: Holds) -> Claim:
-    """What the guest's domain holds is what is promised to it from now on."""
+    """What the guest's domain holds is what is promised to it from now on. Raises Refused while that is not certain."""
+    if holds.guessed or holds.uncertain:
+        raise Refused(claim, "accept-observed", "what its domain holds cannot be read now: ask again once it can")
     return draft.move_on(claim, "accept-observed", placement=None, observed=holds)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from agent.core.claim import steps
-from agent.core.claim.book import Draft
+from agent.core.claim.book import Book, Draft
 from agent.core.claim.proof import is_gone, says_off
 from agent.core.claim.steps import Refused
 from agent.core.claim.values import Claim, ClaimKind, Move, Outcome, Tombstone
@@ -25,6 +25,18 @@ class MoveHasEnded(Exception):
             f" {move.finished_at}. Begin another one, with a new move id"
         )
         self.move = move
+
+
+class MoveTaken(Exception):
+    """The move's id is another guest's; its text is a sentence that says whose."""
+
+
+def taken(book: Book, move_id: str | None, instance: str) -> str | None:
+    """Why a move of this id cannot be the instance's: one sentence; None: it can."""
+    move = None if move_id is None else book.moves.get(move_id)
+    if move is None or move.instance == instance:
+        return None
+    return f"Move id {move_id} was used before for another guest (instance {move.instance}): use a new id"
 
 
 def open_move(draft: Draft, claim: Claim) -> Move | None:
@@ -55,8 +67,11 @@ def hold_for_move(
 ) -> Claim:
     """The guest is about to leave for the peer, and keeps what it has until it has left. Fine to repeat.
 
-    seen, holds: of its domain, for a guest that no claim made. Raises MoveHasEnded for a move that was finished.
+    seen, holds: of its domain, for a guest that no claim made. Raises MoveHasEnded for a move that was finished,
+    MoveTaken for one of another guest.
     """
+    if (why := taken(draft.book, move_id, instance.uuid)) is not None:
+        raise MoveTaken(why)
     known = draft.book.moves.get(move_id)
     if known is not None and known.outcome is not None:
         raise MoveHasEnded(known, "hold the guest for")
@@ -148,7 +163,7 @@ def _opened(
         opened_at=now.wall,
         at_s=now.wall_s,
     )
-    if known is not None and known.outcome is None and known.instance == made.instance:
+    if known is not None and known.outcome is None:
         made = msgspec.structs.replace(
             made, source=source or known.source, destination=destination or known.destination, opened_at=known.opened_at
         )
