@@ -135,7 +135,7 @@ class Claims:
         return answer
 
     def renew(self, claim_id: str, ttl_s: float | None = None) -> Granted | ClaimRefusal:
-        """A new deadline. ttl_s: None: as long as at first."""
+        """A new deadline. ttl_s: None: as long as last time."""
 
         def renew(current: Snapshot, draft: Draft) -> Claim | ClaimRefusal:
             claim = claim_in(current.book, claim_id)

@@ -187,7 +187,7 @@ class RenewClaim(ClaimCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds how long."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--ttl", type=float, metavar="S", help="seconds from now; default: those of its kind")
+        parser.add_argument("--ttl", type=float, metavar="S", help="seconds from now; default: as many as last time")
         return parser
 
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:

@@ -53,7 +53,7 @@ class OfClaim(Value, frozen=True, kw_only=True):
 
 
 class Renewal(Value, frozen=True, kw_only=True):
-    """ttl_s: from now on, None: the kind's own."""
+    """ttl_s: from now on, None: as many as last time."""
 
     claim_id: str
     ttl_s: float | None = None
