@@ -24,6 +24,10 @@ _BY_ITSELF = {
 }
 
 
+_NEVER_HEARD_OF = ("refused", "ClaimNotFound")
+"""A refusal, which takes nothing, is told at once and stored a moment later."""
+
+
 def placements(answers: Iterable[Envelope | None]) -> dict[str, Any]:
     """Of claims in answers, by id."""
     found = {}
@@ -40,11 +44,13 @@ def check_kept(agent: Agent, scenario: Scenario, model: Played, died: Played, fi
     model: the same scenario without a kill. died: what was answered; its first step was `first`.
     """
     now, number = picture(agent, scenario), first + len(died.answers) - 1
-    before, after = model.pictures[number], model.pictures[number + 1]
     calls = list(zip(scenario.steps[number].calls, died.answers[-1], strict=True))
+    # what follows from a look at the host takes nothing, so it counts before it is stored
+    earliest = number - 1 if number > 0 and not scenario.steps[number - 1].calls else number
     for path, seen in now.items():
         touching = [answer is not None for call, answer in calls if path in call.touches]
-        allowed = {after[path]} if touching and all(touching) else {before[path], after[path]}
+        since = number + 1 if touching and all(touching) else earliest
+        allowed = {known[path] for known in model.pictures[since : number + 2]}
         if not any(_may_follow(one, seen, scenario) for one in allowed):
             raise AssertionError(f"{path} is {seen}, not one of {allowed}; step {number}, log: {agent.dir / 'log'}")
     promised = placements(answer for answers in died.answers for answer in answers)
@@ -54,7 +60,7 @@ def check_kept(agent: Agent, scenario: Scenario, model: Played, died: Played, fi
 
 
 def _may_follow(before: Seen, now: Seen, scenario: Scenario) -> bool:
-    if before == now:
+    if before == now or (before[2:3] == ("refused",) and now == _NEVER_HEARD_OF):
         return True
     if before[0] != "claim" or now[0] != "claim" or before[2] is not None:
         return False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.crash.checks import check_kept, check_sound
 from tests.crash.disk import Disk, why_no_disks
-from tests.crash.play import Played, Scenario, picture, play
+from tests.crash.play import Call, Played, Scenario, picture, play
 from tests.crash.stage import START_S, Agent, Stage, agent_on
 from tests.functional.lab import wait_until
 
@@ -89,6 +89,11 @@ def _check_identity(agent: Agent, died: Played) -> None:
 
 def _play_on(agent: Agent, model: Model, first: int) -> None:
     """Each call is made again by whoever got no answer: all ends as if nobody had been killed."""
+    for call, wanted_code in _refused_before(model, first):
+        answer = agent.ask(call.method, call.path, call.body)
+        assert answer is not None
+        assert answer.refusal is not None
+        assert answer.refusal.code == wanted_code
     again = play(agent, model.scenario, first=first)
     for number, answers in enumerate(again.answers, first):
         codes = [answer and answer.refusal and answer.refusal.code for answer in answers]
@@ -97,6 +102,17 @@ def _play_on(agent: Agent, model: Model, first: int) -> None:
     last = model.played.pictures[-1]
     wait_until(lambda: picture(agent, model.scenario) == last, f"all to be as {last}", START_S)
     check_sound(agent, model.scenario)
+
+
+def _refused_before(model: Model, first: int) -> Iterator[tuple[Call, str]]:
+    """Calls that were refused right before this step: their refusal may be lost, and is the same once more."""
+    begin = first
+    while begin > 0 and any(answer and answer.refusal for answer in model.played.answers[begin - 1]):
+        begin -= 1
+    for number in range(begin, first):
+        for call, answer in zip(model.scenario.steps[number].calls, model.played.answers[number], strict=True):
+            if answer is not None and answer.refusal is not None:
+                yield call, answer.refusal.code
 
 
 @contextlib.contextmanager

@@ -189,6 +189,7 @@ LATE = Scenario(
         one(claim("b", spec("b", vcpus=3))),
     ),
     _watched("claims/a", "claims/b"),
+    kinds=frozenset({"claim-overdue"}),
     is_timed=True,
 )
 """A guest that does not come in time."""
