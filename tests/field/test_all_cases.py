@@ -1,4 +1,4 @@
-"""Every field case of the kinds that are tried here has exactly one test named after it."""
+"""Every field case is a test that is named after it, or says here what it waits for."""
 
 from __future__ import annotations
 
@@ -56,13 +56,64 @@ CASES = [
     "group-deleted-meanwhile",
     "group-left-member-frees-at-once",
     "group-missing-is-not-stopped",
+    "audit-claim-not-yet-stored",
+    "audit-end-of-evacuation",
+    "leak-failed-build",
+    "leak-unshelve-fails-at-network",
+    "destination-restarts-between-claim-and-arrival",
+    "destination-devices-not-ready-after-start",
+    "journal-disk-full",
+    "journal-empty-after-power-loss",
+    "enospc-that-is-not-a-full-disk",
+    "clock-steps-back",
+    "clock-host-frozen",
+    "alive-first-figures-are-not-real",
+    "resize-revert-meets-audit",
+    "resize-same-host-counts-the-larger",
+    "abort-frees-destination",
+    "abort-old-migration-record",
+    "abort-cold-move-leaves-pins",
+    "postcopy-source-not-polled",
+    "rpc-claim-delivered-twice",
+    "repin-zero-pinned-cell",
 ]
-"""Kinds: pin-conflict, cpu-offline, dedicated-set-change, smt-siblings, numa-shape, big-ids, page-pools, memory,
-negative-free, pci-lifecycle, pci-address-numa, pci-pf-vf, pci-policy, mdev, domain-xml, domain-lifecycle,
-libvirt-outage, udev, scale, group-race, stale-group; one kind after the other."""
+"""Each of their lines is an assert."""
+
+PARTLY = {
+    "rpc-reply-cannot-be-delivered": "a reply over a broker; that the claim is found by its id holds on any way in",
+    "identity-host-renamed": "the remark that the name has changed, in what is told to a conductor",
+    "identity-two-hosts-one-uuid": "the check before a live migration that both hosts have another libvirt uuid",
+    "alive-forced-up-after-fencing": "the silence and the comparison, which are a conductor's",
+    "sriov-failed-preparation-touches-nothing": "what prepares a migration; here it is only called off",
+    "abort-suspended-is-not-success": "what drives a migration and finds that its job is gone",
+    "postcopy-failed-is-nobodys-free-memory": "what the source finds out when its job is gone",
+    "source-restarts-in-mid-migration": "the job that is watched again",
+    "source-or-destination-after-restart": "the direction from libvirt's job where the journal is empty",
+}
+"""What is still missing in the tests of these."""
+
+WAITING = {
+    "sriov-port-type-changed-while-bound": "migration: the agent looks at no port before it moves one",
+    "repin-two-definitions": "migration: definitions are rewritten for a destination",
+    "repin-older-guest-lacks-element": "migration: definitions are rewritten for a destination",
+    "report-refused-by-version": "Placement: no central store is reported to",
+    "alive-heartbeat-blocked-by-lost-reply": "RPC: the heartbeat goes over a broker",
+    "broker-away-ten-minutes": "RPC: there is no broker",
+    "broker-half-open-socket": "RPC: there is no broker",
+}
+"""What these wait for."""
+
+OF_ALL = 85
 
 
-def test_each_case_is_one_test() -> None:
+def test_each_case_is_one_test_or_waits() -> None:
     modules = (ast.parse(path.read_text(encoding="utf-8")) for path in Path(__file__).parent.glob("test_*.py"))
     found = Counter(node.name for module in modules for node in module.body if isinstance(node, ast.FunctionDef))
-    assert {case: found[f"test_{case.replace('-', '_')}"] for case in CASES} == dict.fromkeys(CASES, 1)
+    tried, waiting = [*CASES, *PARTLY], list(WAITING)
+    assert {case: found[_name(case)] for case in tried} == dict.fromkeys(tried, 1)
+    assert {case: found[_name(case)] for case in waiting} == dict.fromkeys(waiting, 0)
+    assert len({*tried, *waiting}) == len(tried) + len(waiting) == OF_ALL
+
+
+def _name(case: str) -> str:
+    return f"test_{case.replace('-', '_')}"

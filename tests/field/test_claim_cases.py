@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_destination_devices_not_ready_after_start(tmp_path: Path) -> None:
 
 
 def test_journal_disk_full(tmp_path: Path) -> None:
-    """LP#1372823. On a disk that is really full: tests/contract/test_journal_faults.py."""
+    """VictoriaMetrics/operator#582. On a disk that is really full: tests/contract/test_journal_faults.py."""
     disks: list[Disk] = []
 
     def keeps(store: Store) -> Disk:
@@ -168,15 +169,15 @@ def test_journal_disk_full(tmp_path: Path) -> None:
         assert (rig.state("k0"), rig.claims.damaged) == ("aborted", None)
 
 
-DAMAGES = {
-    "empty": lambda whole: b"",
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _whole: b"",
     "cut": lambda whole: whole[: len(whole) * 7 // 10],
     "with the end of an older one": lambda whole: whole + whole[len(whole) // 2 :],
 }
 
 
 def test_journal_empty_after_power_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """LP#2028982. Where the file is cut, in all its ways: tests/contract/test_journal_torn.py."""
+    """kubernetes/kubernetes#52222. Where the file is cut, in all its ways: tests/contract/test_journal_torn.py."""
     with PromisingRig(tmp_path) as rig:
         rig.run("a", 2)
         rig.one_pass()
@@ -207,7 +208,7 @@ def test_journal_empty_after_power_loss(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_enospc_that_is_not_a_full_disk(tmp_path: Path) -> None:
-    """LP#1746629. The agent writes no file of the kernel's; what it cannot read there does not touch the journal."""
+    """hashicorp/nomad#23405. The agent writes no file of the kernel's."""
     with PromisingRig(tmp_path) as rig:
         before = {path: path.stat().st_mtime_ns for path in sorted(rig.root.rglob("*"))}
         rig.one_pass()
@@ -221,7 +222,7 @@ def test_enospc_that_is_not_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_identity_host_renamed(tmp_path: Path) -> None:
-    """LP#2061938. The key is the agent's own id; the name is only what a rule of a group may name."""
+    """nova@e258164f5a. The key is the agent's own id; the name is only what a rule of a group may name."""
     together = Group(id="g2", policy="affinity", hosts=("cmp1",))
     with PromisingRig(tmp_path) as rig:
         rig.host_name = "cmp1"
@@ -236,6 +237,18 @@ def test_identity_host_renamed(tmp_path: Path) -> None:
         assert (after.identity.agent_id, after.identity.epoch) == (rig.agent_ids[0], 3)
         assert (held(after), rig.book.claims["k0"].placement) == ("2-3", k0.placement)
         assert rig.refused(asked("k1", "y", asks(1), group=together)).code == "GroupAffinityViolation"
+
+
+def test_identity_two_hosts_one_uuid(tmp_path: Path) -> None:
+    """kubernetes-sigs/kind#1027. Whatever the hardware says of itself, each state folder has an id of its own."""
+    for name in ("h1", "h2"):
+        (tmp_path / name).mkdir()
+    with PromisingRig(tmp_path / "h1") as h1, PromisingRig(tmp_path / "h2") as h2:
+        h1.libvirt.capabilities = h2.libvirt.capabilities = "<capabilities><host><uuid>U</uuid></host></capabilities>"
+        ids = [rig.one_pass().identity.agent_id for rig in (h1, h2)]
+        assert len(set(ids)) == 2
+        h1.restart_agent()
+        assert h1.one_pass().identity.agent_id == ids[0]
 
 
 # --- claim-leak ------------------------------------------------------------------------------------------
@@ -306,7 +319,7 @@ def test_leak_unshelve_fails_at_network(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_clock_steps_back(tmp_path: Path) -> None:
-    """LP#1468012. Deadlines and readings are told by the monotonic clock, runs by the kernel's."""
+    """giampaolo/psutil#2542. Deadlines and readings are told by the monotonic clock, runs by the kernel's."""
     with PromisingRig(tmp_path, rules=ClaimRules(overdue_grace_s=0.0)) as rig:
         rig.one_pass()
         b = rig.granted(asked("k0", "b", asks(1)))
@@ -333,7 +346,7 @@ def test_clock_steps_back(tmp_path: Path) -> None:
 
 
 def test_clock_host_frozen(tmp_path: Path) -> None:
-    """LP#1952111. Of a real daemon: tests/functional/test_claims_of_guests.py; one pass: tests/unit/test_watch.py."""
+    """systemd/systemd#20284. A real daemon: tests/functional/test_claimed_guests.py; one pass: tests/unit/test_watch."""
     with PromisingRig(tmp_path) as rig:
         rig.one_pass()
         m1 = asked("m1", "a", asks(1, 512), kind="live_migration", context=ClaimContext(ttl_s=90.0))
@@ -420,7 +433,7 @@ def test_rpc_claim_delivered_twice(tmp_path: Path, restarts: bool) -> None:
 
 
 def test_rpc_reply_cannot_be_delivered(tmp_path: Path) -> None:
-    """LP#1521958. What became of it is asked for by the claim's own id."""
+    """LP#1905965. What became of it is asked for by the claim's own id."""
     k1 = asked("k1", "x", asks(2))
     with PromisingRig(tmp_path) as rig:
         rig.one_pass()

@@ -1,24 +1,32 @@
-"""Field cases of the kinds group-race and stale-group, as far as a host's claims and what is seen of it decide them."""
+"""Field cases of the kinds group-race and stale-group, and every order in which members of a group can come."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from itertools import combinations_with_replacement, permutations, product
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from agent.core.claim.refusal import REMEMBERED
-from agent.core.claim.seats import group_refusal, refused, soft_remarks
-from agent.core.claim.values import Claim, ClaimKind
+from agent.claims import Granted, GroupView
+from agent.core.claim.seats import group_refusal
+from agent.core.claim.values import Claim, ClaimKind, ClaimRequest, Move, Tombstone
 from agent.core.conflicts import Owner
-from agent.core.instance import Group
-from agent.core.ledger import see
+from agent.core.instance import Group, Instance
 from agent.core.reasons import GroupViolated
-from tests.builders import guest, ledger_of, uuid_of
+from agent.core.report import health
+from agent.core.snapshot import Findings
+from agent.reporter import report_pass
+from tests.at_work import AtWork, asked, pinned
+from tests.builders import uuid_of
+from tests.field.orders import cpus_of, of_run
 from tests.seating import WAYS_IN, Desk, off, on
 
 APART = Group(id="g1", policy="anti-affinity", members=("a", "b", "c", "d"))
+REAL = msgspec.structs.replace(APART, members=tuple(map(uuid_of, "abcd")))
+"""The same with the uuids that guests of `tests.builders` have."""
 
 
 def accepted(answer: Claim | GroupViolated) -> bool:
@@ -82,7 +90,7 @@ def test_three_comers_by_any_ways_are_never_more_than_may_be_here(most: int) -> 
             assert coming.desk.rows() == []
 
 
-def test_group_two_live_migrations_one_target() -> None:
+def test_of_two_that_are_only_asked_about_both_may_come_and_of_two_that_take_a_seat_one() -> None:
     desk = Desk()
     checks = [group_refusal(APART, who, desk.book, {}, host="h1", in_place=False) for who in "ab"]
     assert checks == [None, None], "checked apart from taking the place, both would pass"
@@ -90,8 +98,6 @@ def test_group_two_live_migrations_one_target() -> None:
     assert accepted(first)
     assert isinstance(second, GroupViolated)
     assert second.members == (Owner(type="claim", uuid="a", name="a"),)
-    refusal = refused("check_can_live_migrate_destination", second)
-    assert (refusal.code, refusal.retry) == ("GroupAffinityViolation", "elsewhere")
     assert desk.recheck("a", APART) is None
     desk.see(on("a"))
     desk.move_on("a", "run-seen")
@@ -101,68 +107,108 @@ def test_group_two_live_migrations_one_target() -> None:
     assert [(owner.type, owner.uuid) for owner in third.members] == [("domain", "a")]
 
 
-def test_group_unshelve_against_cold_migration() -> None:
-    desk = Desk()
-    assert accepted(desk.come("a", APART, "resize"))
-    assert not accepted(desk.come("b", APART, "unshelve"))
-    assert not accepted(desk.come("c", APART, "build"))
-    desk.release("a", "abort")
-    assert accepted(desk.come("d", APART, "unshelve"))
-    assert not accepted(desk.come("a", APART, "evacuate"))
+def asks_for(claim_id: str, name: str, kind: ClaimKind, group: Group = REAL) -> ClaimRequest:
+    """One vCPU and 512 MiB for a member."""
+    return asked(claim_id, name, pinned(1, 512), kind=kind, group=group)
 
 
-def test_group_refusal_is_not_a_host_fault() -> None:
-    desk = Desk(on("a"))
-    violated = desk.come("b", APART, "build")
-    assert isinstance(violated, GroupViolated)
-    assert refused("build", violated).code == "GroupAffinityViolation"
-    assert "GroupAffinityViolation" in REMEMBERED
-    assert (desk.book.failures, desk.book.sequence, desk.changes) == ((), 0, [])
+def seated(at_work: AtWork) -> list[str]:
+    view = at_work.claims.group("g1")
+    assert isinstance(view, GroupView)
+    return list(view.seated)
 
 
-def test_group_deleted_meanwhile() -> None:
-    deleted = Group(id="g-deleted", policy=None, members=("a", "b"), hosts=("h2",))
-    desk = Desk(on("b"))
-    assert accepted(desk.come("a", deleted, "evacuate"))
-    assert soft_remarks(deleted, "a", desk.book, desk.sightings, host="h1") == (
-        "Server group g-deleted is named without a policy, so that it is no rule here",
-    )
-    assert desk.rows() == []
+def test_group_unshelve_against_cold_migration(tmp_path: Path) -> None:
+    """LP#1821755."""
+    with AtWork(tmp_path) as at_work:
+        at_work.look()
+        at_work.granted(asks_for("k1", "a", "resize"))
+        for request in (asks_for("k2", "b", "unshelve"), asks_for("k3", "c", "build")):
+            refusal = at_work.refused(request)
+            assert (refusal.code, refusal.retry) == ("GroupAffinityViolation", "elsewhere")
+            assert refusal.message.endswith("Anti-affinity instance group policy was violated")
+        assert isinstance(at_work.claims.abort("k1"), Tombstone)
+        at_work.granted(asks_for("k4", "d", "unshelve"))
+        assert at_work.refused(asks_for("k5", "a", "evacuate")).code == "GroupAffinityViolation"
+        assert seated(at_work) == [uuid_of("d")]
 
 
-def test_group_left_member_frees_at_once() -> None:
-    a = uuid_of("a")
-    group = msgspec.structs.replace(APART, members=(a, "b"))
-    desk = Desk()
-    desk.come(a, group)
-    running = guest("a", at=1.0)
-    ledger = ledger_of(running)
-    desk.see(*ledger.sightings.values())
-    for event in ("run-seen", "settled", "hold"):
-        desk.move_on(a, event)
-    assert not accepted(desk.come("b", group))
-    stopped = msgspec.structs.replace(running, state="shut-off", begun_at=20.0)
-    ledger = see(ledger, stopped)
-    desk.see(*ledger.sightings.values())
-    desk.depart(a, "left")
-    assert accepted(desk.come("b", group))
-    for late in (running, msgspec.structs.replace(running, begun_at=19.0), stopped):
-        ledger = see(ledger, late)
-        desk.see(*ledger.sightings.values())
-        assert desk.seated("g1") == ["b"]
+def test_group_refusal_is_not_a_host_fault(tmp_path: Path) -> None:
+    """LP#1996732."""
+    a = of_run("a", 1, 2)
+    with AtWork(tmp_path) as at_work:
+        at_work.look(a)
+        assert isinstance(at_work.claims.set_group(REAL), GroupView)
+        assert at_work.refused(asks_for("k1", "b", "build")).code == "GroupAffinityViolation"
+        after = at_work.look(a)
+        told = health(after, now_s=at_work.now_s, interval_s=10.0)
+        assert (told.build_failures, at_work.book.failures, after.conflicts) == (0, (), ())
+        k2 = at_work.granted(asked("k2", "y", pinned(1)))
+        at_work.look(a, of_run("y", 2, *cpus_of(k2)))
+        failed = at_work.look(a)
+        assert health(failed, now_s=at_work.now_s, interval_s=10.0).build_failures == 1, "this is one"
 
 
-def test_group_missing_is_not_stopped() -> None:
-    old, new = Desk(on("a"), host="h1"), Desk(host="h2")
-    numbered = msgspec.structs.replace(APART, generation=1)
-    for desk in (old, new):
-        desk.set_group(numbered)
-    old.unsee("a")
-    new.see(on("a"))
-    assert accepted(old.come("b", numbered))
-    assert not accepted(new.come("b", numbered))
-    assert (old.seated("g1"), new.seated("g1")) == (["b"], ["a"])
-    assert old.members("g1") == dict.fromkeys("abcd", 1), "it may come back"
+def test_group_deleted_meanwhile(tmp_path: Path) -> None:
+    """LP#1890244. A group that is named without a policy is no rule."""
+    deleted = msgspec.structs.replace(REAL, id="g-deleted", policy=None, hosts=("h2",))
+    with AtWork(tmp_path) as at_work:
+        at_work.look(of_run("b", 1, 2))
+        answer = at_work.claims.claim(asks_for("k1", "a", "evacuate", deleted))
+        assert isinstance(answer, Granted)
+        assert answer.remarks == ("Server group g-deleted is named without a policy, so that it is no rule here",)
+        assert at_work.tracker.snapshot.conflicts == ()
+
+
+def test_group_left_member_frees_at_once(tmp_path: Path) -> None:
+    """LP#1869050: the 70 s until the next timed report."""
+    a = of_run("a", 1, 2)
+    gone = msgspec.structs.replace(a, state="shut-off", reason="migrated")
+    with AtWork(tmp_path) as at_work:
+        at_work.look(a)
+        at_work.claims.set_group(REAL)
+        assert seated(at_work) == [uuid_of("a")]
+        instance = Instance(uuid=a.uuid, name="a")
+        assert isinstance(at_work.claims.hold_for_move("m1", "live_migration", instance, "h2", False), Granted)
+        assert at_work.refused(asks_for("k0", "b", "build")).code == "GroupAffinityViolation"
+        before = at_work.tracker.snapshot
+        after = at_work.look(gone, after_s=1.0)
+        assert (seated(at_work), after.generation > before.generation) == ([], True)
+        assert at_work.granted(asks_for("k1", "b", "build")).state == "reserved"
+        for late in (before.ledger.sightings[a.uuid], msgspec.structs.replace(a, begun_at=at_work.now_s - 5.0)):
+            at_work.tracker.take_in(Findings(sightings=(late,)))
+            assert seated(at_work) == [uuid_of("b")]
+        move = at_work.claims.finish_move("m1", "confirmed")
+        assert isinstance(move, Move)
+        assert seated(at_work) == [uuid_of("b")]
+
+
+def test_group_missing_is_not_stopped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """apache/cloudstack#3741. Who is absent went; that somebody is off takes libvirt's word that its domain is."""
+    caplog.set_level(logging.INFO, "agent.reporter")
+    for name in ("h1", "h2"):
+        (tmp_path / name).mkdir()
+    a, numbered = of_run("a", 1, 2), msgspec.structs.replace(REAL, generation=1)
+    with AtWork(tmp_path / "h1") as h1, AtWork(tmp_path / "h2") as h2:
+        h1.look(a)
+        h2.look()
+        for at_work in (h1, h2):
+            at_work.claims.set_group(numbered)
+        before = h1.tracker.snapshot
+        report_pass(before, h1.look())
+        (line,) = (record.getMessage() for record in caplog.records)
+        assert "guests_went=[a]" in line
+        assert not any(word in line for word in ("stopped", "shut-off"))
+        there = h2.look(a)
+        assert [
+            (seen.name, seen.state, there.book.claims_of(seen.uuid)) for seen in there.ledger.sightings.values()
+        ] == [("a", "running", ())]
+        assert (seated(h1), seated(h2)) == ([], [a.uuid])
+        assert h1.granted(asks_for("k1", "b", "build", numbered)).state == "reserved"
+        assert h2.refused(asks_for("k1", "b", "build", numbered)).code == "GroupAffinityViolation"
+        view = h1.claims.group("g1")
+        assert isinstance(view, GroupView)
+        assert {uuid_of(name) for name in "abcd"} == {one.instance for one in view.members}, "it may come back"
 
 
 def test_a_member_that_is_shut_off_and_has_not_left_counts() -> None:
