@@ -12,7 +12,8 @@ from agent.core.claim.values import State
 from agent.core.cpuset import CpuSet
 from agent.formats.envelope import Envelope
 from tests.crash.play import Played, Scenario, Seen, picture
-from tests.crash.stage import Agent
+from tests.crash.stage import START_S, Agent
+from tests.functional.lab import wait_until
 
 _BY_ITSELF = {
     state: tuple(
@@ -82,7 +83,7 @@ def check_sound(agent: Agent, scenario: Scenario) -> None:
     assert not bad, bad
     _check_ids(claims)
     _check_usage(report["usage"], claims)
-    _check_steps(agent, claims)
+    wait_until(lambda: _are_of_their_steps(agent), f"the steps to lead to the claims, log: {agent.dir}/log", START_S)
 
 
 def _check_ids(claims: list[Mapping[str, Any]]) -> None:
@@ -125,8 +126,12 @@ def _check_usage(usage: Mapping[str, Any], claims: list[Mapping[str, Any]]) -> N
 _KEYS = ("total", "used", "promised", "free")
 
 
-def _check_steps(agent: Agent, claims: list[Mapping[str, Any]]) -> None:
-    """Each claim is what its last step made of it, and each guest of a group was admitted beside none other."""
+def _are_of_their_steps(agent: Agent) -> bool:
+    """Each claim is what its last step made of it, and each guest of a group was admitted beside none other.
+
+    False: not, or what a look has just shown is not stored yet.
+    """
+    claims = agent.result("/v1/claims")["claims"]
     steps = read_steps(agent.state)
     numbers = [step.sequence for step in steps]
     assert numbers == sorted(set(numbers)), numbers
@@ -137,4 +142,4 @@ def _check_steps(agent: Agent, claims: list[Mapping[str, Any]]) -> None:
         if step.event == "admitted":
             assert all(count == 0 for count in step.seats.values()), step
     alive = {claim_id: state for claim_id, state in last.items() if state != "ended"}
-    assert alive == {claim["claim_id"]: claim["state"] for claim in claims}
+    return alive == {claim["claim_id"]: claim["state"] for claim in claims}
