@@ -346,7 +346,7 @@ def test_clock_steps_back(tmp_path: Path) -> None:
 
 
 def test_clock_host_frozen(tmp_path: Path) -> None:
-    """systemd/systemd#20284. A real daemon: tests/functional/test_claimed_guests.py; one pass: tests/unit/test_watch."""
+    """systemd/systemd#20284. A real daemon: tests/functional/test_claimed_guests; one pass: tests/unit/test_watch."""
     with PromisingRig(tmp_path) as rig:
         rig.one_pass()
         m1 = asked("m1", "a", asks(1, 512), kind="live_migration", context=ClaimContext(ttl_s=90.0))
