@@ -17,9 +17,9 @@ __all__ = ["disks", "lab", "stage"]
 Mounted = Callable[[Disk], Disk]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stage(lab: Libvirtd) -> Iterator[Stage]:
-    """One for all tests."""
+    """One for all tests of a module: those of others may end this libvirtd."""
     made = Stage(lab)
     yield made
     made.close()
