@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from agent.core.claim.book import Book, Change, Draft
@@ -43,15 +44,18 @@ class Writes(Protocol):
         *,
         is_taker: bool,
         on_done: Callable[[str | None], None],
+        is_lazy: bool = False,
     ) -> None:
-        """Never blocks. on_done: with None once they are on the disk, with a sentence when they are not."""
+        """Never blocks. on_done: with None once they are on the disk, with a sentence when they are not. is_lazy: they
+        may wait for others, since they may be lost in a crash."""
         ...
 
 
 class Tracker:
     """since: when each conflict was first seen, and whose it was, by id, from the journal; it counts until the first
     complete look.
-    moment: now, by every clock. journal: None: nothing is kept (a single look). book: as the journal had it."""
+    moment: now, by every clock. journal: None: nothing is kept (a single look). book: as the journal had it. lock: for
+    whoever measures how long it is held."""
 
     def __init__(
         self,
@@ -63,8 +67,9 @@ class Tracker:
         journal: Writes | None = None,
         book: Book | None = None,
         rules: ClaimRules | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock() if lock is None else lock
         self._snapshot = first(identity, config, book=book or Book(), rules=rules or ClaimRules())
         self._stored_since = dict(since)
         self._moment, self._journal = moment, journal
@@ -147,7 +152,13 @@ class Tracker:
 
     def _keep(self, made: Snapshot, change: Change, on_done: Callable[[str | None], None] | None = None) -> Snapshot:
         if self._journal is not None and (change.records or change.steps):
-            self._journal.write(change.records, change.steps, is_taker=change.takes, on_done=on_done or _ignore)
+            self._journal.write(
+                change.records,
+                change.steps,
+                is_taker=change.takes,
+                is_lazy=change.is_lazy,
+                on_done=on_done or _ignore,
+            )
         return self._swap_in(made)
 
     def _swap_in(self, made: Snapshot) -> Snapshot:

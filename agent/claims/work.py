@@ -116,7 +116,7 @@ class Claims:
                 return seats.refused(seats.way_of(claim.kind, is_recheck=True), violated)
             return _place_lost(claim, current) or life.renew(draft, claim, None)
 
-        return self._changed(check, group)
+        return self._changed(check, group, is_renewal=True)
 
     def confirm(self, claim_id: str) -> Granted | ClaimRefusal:
         """The guest has come, as its domain shows; a change in place has been made."""
@@ -141,7 +141,7 @@ class Claims:
             claim = claim_in(current.book, claim_id)
             return claim if isinstance(claim, ClaimRefusal) else life.renew(draft, claim, ttl_s)
 
-        return self._changed(renew)
+        return self._changed(renew, is_renewal=True)
 
     def abort(self, claim_id: str, reason: str | None = None) -> Granted | Tombstone | ClaimRefusal:
         """It is not needed any more; of an id that was never seen it is remembered, for a late call that bears it."""
@@ -306,9 +306,13 @@ class Claims:
     # --- telling it once the disk has it -----------------------------------------------------------
 
     def _changed(
-        self, make: Callable[[Snapshot, Draft], Claim | ClaimRefusal], group: Group | None = None
+        self,
+        make: Callable[[Snapshot, Draft], Claim | ClaimRefusal],
+        group: Group | None = None,
+        *,
+        is_renewal: bool = False,
     ) -> Granted | ClaimRefusal:
-        answer = self._stored(make)
+        answer = self._stored(make, is_renewal=is_renewal)
         return answer if isinstance(answer, ClaimRefusal) else self._granted(answer, group)
 
     def _ended(
@@ -317,8 +321,11 @@ class Claims:
         answer = self._stored(make, is_freeing=True)
         return Granted(answer) if isinstance(answer, Claim) else answer
 
-    def _stored(self, make: Callable[[Snapshot, Draft], Answer], *, is_freeing: bool = False) -> Answer | ClaimRefusal:
-        """is_freeing: it counts at once, and is told though the disk takes it only later."""
+    def _stored(
+        self, make: Callable[[Snapshot, Draft], Answer], *, is_freeing: bool = False, is_renewal: bool = False
+    ) -> Answer | ClaimRefusal:
+        """is_freeing: it counts at once, and is told though the disk takes it only later. is_renewal: where it does no
+        more than put deadlines off, nobody waits for the disk."""
         try:
             answer, commit = self._entered_soon(make)
         except UnderWay:
@@ -337,7 +344,7 @@ class Claims:
         except moves.MoveTaken as error:
             return ClaimRefusal(code="ClaimConflict", message=str(error), retry="never")
         if not commit.is_wanted:
-            if isinstance(answer, ClaimRefusal):
+            if is_renewal or isinstance(answer, ClaimRefusal):
                 return answer
             # whoever asked first may still wait for the disk, or was told that it has failed
             try:
@@ -369,8 +376,9 @@ class Claims:
         except IllegalStep as error:
             self._await(error.claim.instance.uuid)
             raise
-        commit.is_wanted = draft.book is not current.book
-        self._await(*draft.done().touched)
+        change = draft.done()
+        commit.is_wanted = change.book is not current.book and not change.is_lazy
+        self._await(*change.touched)
         return answer
 
     def _await(self, *instances: str) -> None:

@@ -13,6 +13,7 @@ from agent.core.claim.values import (
     BuildFailure,
     Claim,
     ClaimRules,
+    Deadline,
     Departure,
     Ending,
     GroupRule,
@@ -92,13 +93,15 @@ class IllegalStep(Exception):
 
 class Change(NamedTuple):
     """A book and what the journal must have of the way to it. touched: instances whose holdings may differ now. takes:
-    something was promised, which counts only once it is on the disk."""
+    something was promised, which counts only once it is on the disk. is_lazy: all of it may be lost in a crash: no more
+    than that deadlines were put off."""
 
     book: Book
     records: tuple[Record, ...] = ()
     steps: tuple[Step, ...] = ()
     touched: frozenset[str] = frozenset()
     takes: bool = False
+    is_lazy: bool = False
 
 
 class Draft:
@@ -113,12 +116,13 @@ class Draft:
         self._records: dict[tuple[str, str], Record] = {}
         self._steps: list[Step] = []
         self._touched: set[str] = set()
-        self._takes = False
+        self._takes = self._is_urgent = False
 
     def done(self) -> Change:
         """What has come of it."""
         records, steps = tuple(self._records.values()), tuple(self._steps)
-        return Change(self.book, records, steps, frozenset(self._touched), self._takes)
+        is_lazy = bool(records) and not (steps or self._is_urgent)
+        return Change(self.book, records, steps, frozenset(self._touched), self._takes, is_lazy)
 
     # --- claims --------------------------------------------------------------------------------
 
@@ -237,6 +241,15 @@ class Draft:
         if changed != claim:
             self._put(changed)
         return changed
+
+    def put_off(self, claim: Claim, ttl_s: float, deadline: Deadline | None) -> Claim:
+        """The claim with more time, which counts before the disk has it: after a crash it has its grace instead."""
+        later = msgspec.structs.replace(claim, ttl_s=ttl_s, deadline=deadline)
+        if later != claim:
+            self.book = self.book._replace(claims=self.book.claims.set(claim.claim_id, later))
+            self._touched.add(claim.instance.uuid)
+            self._record("claim", claim.claim_id, later, is_urgent=False)
+        return later
 
     # --- what goes with them -------------------------------------------------------------------
 
@@ -384,5 +397,6 @@ class Draft:
         self._touched.add(uuid)
         self._record("claim", claim.claim_id, None)
 
-    def _record(self, kind: str, key: str, value: RecordValue | None) -> None:
+    def _record(self, kind: str, key: str, value: RecordValue | None, *, is_urgent: bool = True) -> None:
+        self._is_urgent = self._is_urgent or is_urgent
         self._records[kind, key] = Record(kind=kind, key=key, value=value)

@@ -69,11 +69,11 @@ def renew(draft: Draft, claim: Claim, ttl_s: float | None) -> Claim:
     if claim.state == "resident":
         return claim
     if claim.state == "arriving":
-        return draft.change(claim, ttl_s=ttl_s)
+        return draft.put_off(claim, ttl_s, claim.deadline)
     deadline = first_deadline(draft.now, draft.rules, ttl_s)
     if claim.state == "overdue":
         return draft.move_on(claim, "renew", deadline=deadline, ttl_s=ttl_s)
-    return draft.change(claim, deadline=deadline, ttl_s=ttl_s)
+    return draft.put_off(claim, ttl_s, deadline)
 
 
 def abort(draft: Draft, claim: Claim, seen: Sighting | None, note: str | None) -> Claim | Tombstone:
