@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.bench import daemon, discovery, fit, machine, passes, promises, reports, usage
+from tests.bench import claims, daemon, discovery, fit, machine, passes, promises, reports, usage
 from tests.bench.rows import Row, table
 
 MEASURES: dict[str, Callable[[], Iterator[Row]]] = {
@@ -18,6 +18,7 @@ MEASURES: dict[str, Callable[[], Iterator[Row]]] = {
     "discovery": discovery.measure,
     "passes": passes.measure,
     "reports": reports.measure,
+    "claims": claims.measure,
     "daemon": daemon.measure,
 }
 

@@ -1,4 +1,4 @@
-"""Many callers at once on a real daemon, for minutes: `tox -e race`; tests/functional/test_race.py has the short version.
+"""Many callers at once on a real daemon: `tox -e race`, for minutes; tests/functional/test_race.py is short.
 
 RACE_SEED: begins elsewhere; each failure names its own.
 """
