@@ -189,6 +189,28 @@ def test_a_stall_gives_as_much_time_as_a_restart_does() -> None:
     assert world.state(claim) == "overdue"
 
 
+def test_passes_that_are_slow_one_after_the_other_put_a_deadline_off_once() -> None:
+    world = World()
+    claim, away = world.claim("a", ttl_s=100.0), world.resident("b")
+    world.vanish("b")
+    ended_by_s = {claim.claim_id: world.now_s + 400.0, away.claim_id: world.now_s + 1100.0}
+    while world.now_s < max(ended_by_s.values()):
+        world.look(after_s=40.0)
+        late = [claim_id for claim_id, by_s in ended_by_s.items() if world.now_s > by_s]
+        assert not set(late) & set(world.book.claims)
+    assert (world.ending(claim), world.ending(away)) == ("expired", "gone")
+
+
+def test_a_claim_that_was_renewed_after_a_stall_is_given_time_at_the_next() -> None:
+    world = World()
+    claim = world.claim("a", ttl_s=100.0)
+    for _ in range(3):
+        world.wait(90.0)
+        world.look(after_s=60.0)
+        assert (world.state(claim), left_s(world, claim)) == ("reserved", 120.0)
+        world.renew(claim)
+
+
 def test_looks_that_come_a_little_late_are_no_stall() -> None:
     world = World()
     claim = world.claim("a", ttl_s=100.0)
@@ -233,16 +255,22 @@ def test_a_deadline_of_another_boot_is_never_over_before_a_restart_has_renewed_i
     assert world.state(claim) == "reserved"
 
 
-def test_a_departure_is_cleared_after_a_reboot_by_whatever_runs() -> None:
+@pytest.mark.parametrize("moved_to", [None, "h2"])
+def test_after_a_reboot_whatever_runs_of_a_guest_that_left_is_back_but_of_one_that_lives_elsewhere_is_not(
+    moved_to: str | None,
+) -> None:
     world = World()
     world.start("a")
     world.look()
-    world.forget("a", "h2")
+    world.forget("a", moved_to)
     run = world.book.departures[uuid_of("a")].run
     assert run == world.domains["a"].run
     world.restart(reboots=True)
-    assert world.book.departures[uuid_of("a")].run is None
-    world.domains["a"].state, world.domains["a"].run = "running", run
+    assert (world.book.departures[uuid_of("a")].run, world.book.departures[uuid_of("a")].at_s) == (None, None)
+    world.domains["a"].state, world.domains["a"].run, world.domains["a"].reason = "running", run, "booted"
+    world.look()
+    assert (uuid_of("a") in world.book.departures) == (moved_to is not None)
+    world.turn("a", "running", "migrated")
     world.look()
     assert uuid_of("a") not in world.book.departures
 

@@ -13,12 +13,14 @@ from agent.core.claim import moves, steps
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.proof import is_absent, is_gone, is_other_run, joined, says_off, shows_run
 from agent.core.claim.table import after
-from agent.core.claim.values import BRINGS_A_GUEST, BuildFailure, Claim, State, Step, Tombstone
+from agent.core.claim.values import BRINGS_A_GUEST, BuildFailure, Claim, Departure, State, Step, Tombstone
 from agent.core.guest import DomainState, Sighting
 from agent.core.ledger import STARTING_UP, Ledger
 
 IN_FLUX: frozenset[State] = frozenset({"reserved", "overdue", "arriving", "leaving", "doubtful"})
 """States in which the next thing that the domain does matters at once."""
+
+_TO_COME: frozenset[State] = frozenset({"pending", "reserved", "overdue", "arriving"})
 
 _RUNS: frozenset[DomainState] = frozenset({"running", "blocked"})
 _STILL_COMING = frozenset({"migration", "postcopy", STARTING_UP})
@@ -40,8 +42,8 @@ def observe(
     for claim in sorted(draft.book.claims.values(), key=lambda one: (one.role == "owner", one.sequence)):
         if draft.book.claims.get(claim.claim_id) is claim:
             _LOOKS.get(claim.state, _nothing)(draft, ledger, claim)
-    for uuid in draft.book.departures:
-        _come_back(draft, uuid, ledger.sightings.get(uuid))
+    for departure in draft.book.departures.values():
+        _come_back(draft, departure, ledger.sightings.get(departure.instance))
     for seen in ledger.sightings.values():
         if seen.uuid in draft.book.ends and seen.uuid not in draft.book.of:
             _come_late(draft, ledger, seen, is_free)
@@ -191,9 +193,25 @@ def _run_gone(draft: Draft, claim: Claim) -> None:
         )
 
 
-def _come_back(draft: Draft, uuid: str, seen: Sighting | None) -> None:
-    if seen is not None and shows_run(seen) and is_other_run(draft.book.departures[uuid].run, seen.run):
-        draft.drop_departure(uuid)
+def _come_back(draft: Draft, departure: Departure, seen: Sighting | None) -> None:
+    owner = draft.book.owner_of(departure.instance)
+    is_here_by_claim = owner is not None and owner.state not in _TO_COME
+    if is_here_by_claim or (seen is not None and _is_back(departure, seen)):
+        draft.drop_departure(departure.instance)
+
+
+def _is_back(departure: Departure, seen: Sighting) -> bool:
+    """Whether the run that is seen began after the instance had left. Of one that lives elsewhere only a migration
+    brings the guest itself: whatever else starts its domain (autostart after a reboot) makes a second copy."""
+    if not shows_run(seen) or not is_other_run(departure.run, seen.run):
+        return False
+    has_come = seen.validity == "valid" and seen.state in _RUNS and seen.reason == _HAS_COME
+    if departure.moved_to is not None and not has_come:
+        return False
+    if departure.run is not None or departure.at_s is None:
+        return True
+    began_s = seen.run.started_at_boot_s
+    return departure.moved_to is None if began_s is None else began_s >= departure.at_s
 
 
 def _come_late(draft: Draft, ledger: Ledger, seen: Sighting, is_free: Callable[[Claim], bool]) -> None:
@@ -201,6 +219,9 @@ def _come_late(draft: Draft, ledger: Ledger, seen: Sighting, is_free: Callable[[
     ends = (draft.book.tombstones[claim_id] for claim_id in reversed(draft.book.ends[seen.uuid]))
     tombstone = next((one for one in ends if one.claim is not None and one.claim.role != "in_place"), None)
     if tombstone is None or tombstone.claim is None or tombstone.ending not in {"expired", "gone"}:
+        return
+    departure = draft.book.departures.get(seen.uuid)
+    if departure is not None and departure.moved_to is not None:
         return
     was, state = tombstone.claim, after("ended", "came-late", tombstone.claim.role)
     if state is None or not shows_run(seen) or not is_other_run(was.run, seen.run):
@@ -262,7 +283,7 @@ def _is_absent_at_last(ledger: Ledger, claim: Claim) -> bool:
 def _after_stall(draft: Draft) -> None:
     for claim in tuple(draft.book.claims.values()):
         if claim.state != "pending":
-            steps.with_grace(draft, claim, draft.rules.restart_grace_s)
+            steps.with_grace_once(draft, claim, draft.rules.restart_grace_s)
 
 
 # --- others of the same instance ----------------------------------------------------------------------------------

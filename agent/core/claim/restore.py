@@ -72,7 +72,7 @@ def restarted(draft: Draft, was_boot: str | None) -> None:
             steps.with_grace(draft, there, draft.rules.restart_grace_s)
     if not is_same_boot:
         for departure in tuple(draft.book.departures.values()):
-            draft.put_departure(msgspec.structs.replace(departure, run=None))
+            draft.put_departure(msgspec.structs.replace(departure, run=None, at_s=None))
 
 
 def _after_boot(draft: Draft, claim: Claim) -> Claim:

@@ -38,7 +38,7 @@ def claim_conflicts(
                 yield from _parked(claim, promise, book, now_s)
     for uuid, departure in book.departures.items():
         seen = sightings.get(uuid)
-        if departure.moved_to is not None and seen is not None and seen.is_active:
+        if departure.moved_to is not None and seen is not None and seen.is_active and uuid not in book.of:
             yield _elsewhere(seen, departure.moved_to)
     for uuid, seen in sightings.items() if book.ends else ():
         if uuid in book.ends and uuid not in book.of and uuid not in book.departures:
@@ -122,8 +122,10 @@ def _elsewhere(seen: Sighting, moved_to: str) -> Conflict:
         (owner_of(seen),),
         cause=f"{seen.label} is active here, but it was said to live on {moved_to} now",
         severity="error",
-        action=f"Make sure that it runs on {moved_to}, then end this one with `virsh destroy {seen.uuid}`; left alone "
-        "two copies may write to one disk, which is dangerous",
+        action=f"Make sure that it runs on {moved_to}, then end this one with `virsh destroy {seen.uuid}`, and "
+        f"`virsh autostart --disable {seen.uuid}` if the host starts it; if it does not run there and shall live here, "
+        f"`agentctl instance forget {seen.uuid}` without --moved-to takes back what was said; left alone two copies "
+        "may write to one disk, which is dangerous",
     )
 
 

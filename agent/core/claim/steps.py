@@ -62,10 +62,23 @@ def is_past(now: Moment, deadline: Deadline | None) -> bool:
 
 def with_grace(draft: Draft, claim: Claim, least_s: float) -> Claim:
     """The claim with at least so much time left, if it has a deadline at all."""
-    deadline, least = claim.deadline, deadline_in(draft.now, least_s)
-    if deadline is None or (deadline.boot_id == least.boot_id and deadline.at_s >= least.at_s):
+    least = deadline_in(draft.now, least_s)
+    if claim.deadline is None or _is_as_late(claim.deadline, least):
         return claim
     return draft.change(claim, deadline=least)
+
+
+def with_grace_once(draft: Draft, claim: Claim, least_s: float) -> Claim:
+    """As `with_grace`, unless this deadline has been put off so before: passes that are slow one after the other would
+    else keep for ever what nobody wants any more."""
+    least = deadline_in(draft.now, least_s)
+    if claim.deadline is None or claim.deadline.is_put_off or _is_as_late(claim.deadline, least):
+        return claim
+    return draft.change(claim, deadline=msgspec.structs.replace(least, is_put_off=True))
+
+
+def _is_as_late(deadline: Deadline, least: Deadline) -> bool:
+    return deadline.boot_id == least.boot_id and deadline.at_s >= least.at_s
 
 
 # --- arriving ------------------------------------------------------------------------------------------
@@ -181,9 +194,16 @@ def close_move(draft: Draft, move_id: str, outcome: Outcome) -> None:
 
 
 def depart(draft: Draft, uuid: str, moved_to: str | None, seen: Sighting | None) -> None:
-    """It has left. The run that is still seen of it is not its coming back."""
+    """It has left. A run of it that was here by then is not its coming back.
+
+    Where it was said to live elsewhere, to say it anew without a host takes that back: any run is its coming back then.
+    """
+    now, known = draft.now, draft.book.departures.get(uuid)
+    if moved_to is None and known is not None and (known.moved_to is not None or known.at_s is None):
+        draft.put_departure(Departure(instance=uuid, at=now.wall))
+        return
     run = None if seen is None or seen.run == RunIdentity() else seen.run
-    draft.put_departure(Departure(instance=uuid, at=draft.now.wall, moved_to=moved_to, run=run))
+    draft.put_departure(Departure(instance=uuid, at=now.wall, moved_to=moved_to, run=run, at_s=now.monotonic_s))
 
 
 def undo(

@@ -36,10 +36,12 @@ Outcome = Literal["confirmed", "reverted", "failed"]
 
 
 class Deadline(Value, frozen=True, kw_only=True):
-    """A moment of the monotonic clock, which counts only within one boot of the host."""
+    """A moment of the monotonic clock, which counts only within one boot of the host. is_put_off: because of a stall,
+    which is done once; whoever renews, and whatever brings the claim into another state, makes another deadline."""
 
     boot_id: str
     at_s: float
+    is_put_off: bool = False
 
 
 class ClaimContext(Value, frozen=True, kw_only=True):
@@ -180,13 +182,18 @@ class Maintenance(Value, frozen=True, kw_only=True):
 
 class Departure(Value, frozen=True, kw_only=True):
     """An instance has left this host, so that what is still defined of it here has no seat. moved_to: the host where
-    it lives now, when that was said (`forget_instance`). run: of its domain, where that was still active when it left.
-    Cleared when another run of its domain is seen here."""
+    it lives now, when that was said (`forget_instance`). at: RFC 3339; at_s: monotonic, None: in another boot. run: of
+    its domain, where that was seen active when it left; without it, a run that began before `at_s` was here then.
+
+    Cleared by a claim by which the instance is here again, or when another run of its domain is seen: with `moved_to`
+    by one that came by a migration alone, since whatever else starts here may be a second copy of the guest.
+    """
 
     instance: str
     at: str
     moved_to: str | None = None
     run: RunIdentity | None = None
+    at_s: float | None = None
 
 
 class BuildFailure(Value, frozen=True, kw_only=True):
