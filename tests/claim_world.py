@@ -296,7 +296,8 @@ class World:
         """What is known comes to the claims."""
         since_s = self.now_s - self._last_look_s if self._last_look_s else None
         self._last_look_s = self.now_s
-        self.do(lambda draft: observe(draft, self.ledger, self._is_free, since_last_s=since_s))
+        faults = self.do(lambda draft: observe(draft, self.ledger, self._is_free, since_last_s=since_s))
+        assert faults == ()
 
     def settle(self) -> None:
         """Looks until a domain that runs has arrived."""

@@ -31,8 +31,9 @@ HOUR_S = 3600.0
 class SourceState(Value, frozen=True, kw_only=True):
     """How far one source can be trusted now.
 
-    name: "sysfs", "udev", "libvirt", "capabilities", "nodedev", "domains", "processes", "journal". read_at: monotonic
-    seconds of the last success, None: never. problem: one sentence with what to do, None: fine.
+    name: "sysfs", "udev", "libvirt", "capabilities", "nodedev", "domains", "processes", "journal", "claims" (once
+    they had a problem). read_at: monotonic seconds of the last success, None: never. problem: one sentence with what to
+    do, None: fine.
     """
 
     name: str

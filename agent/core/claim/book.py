@@ -169,6 +169,15 @@ class Draft:
         self._records |= {(record.kind, record.key): record for record in change.records}
         self._steps += change.steps
 
+    def adopt(self, change: Change) -> None:
+        """Take over a change of this very book, which then counts as made here."""
+        self.book = change.book
+        self._records |= {(record.kind, record.key): record for record in change.records}
+        self._steps += change.steps
+        self._touched |= change.touched
+        self._takes = self._takes or change.takes
+        self._is_urgent = self._is_urgent or (bool(change.records) and not change.is_lazy)
+
     def fulfil(self, change: Change) -> None:
         """Take over a change of this book that was foretold. Its steps, which the journal has, are noted once more as
         "committed": only now has it happened, and what was refused in the meantime was refused rightly."""

@@ -13,6 +13,7 @@ from agent.core.claim import moves, steps
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.proof import is_absent, is_gone, is_other_run, joined, says_off, shows_run
 from agent.core.claim.table import after
+from agent.core.claim.trial import Trials, Untried
 from agent.core.claim.values import BRINGS_A_GUEST, BuildFailure, Claim, Departure, State, Step, Tombstone
 from agent.core.guest import DomainState, Sighting
 from agent.core.ledger import STARTING_UP, Ledger
@@ -30,23 +31,28 @@ _TORN = "postcopy-failed"
 
 def observe(
     draft: Draft, ledger: Ledger, is_free: Callable[[Claim], bool], *, since_last_s: float | None = None
-) -> None:
+) -> tuple[Untried, ...]:
     """Every event that what is seen, and the time, bring to the claims; the same again brings nothing new.
 
     is_free: whether nobody else has what a claim held that ended before its domain came; the domain is seen to be here.
-    since_last_s: monotonic time since the last call, None: there was none.
+    since_last_s: monotonic time since the last call, None: there was none. Returns what was left as it is for a fault
+    of ours: one claim that cannot be moved on must not keep all the others, and the report, from what is seen.
     """
     if since_last_s is not None and since_last_s > draft.rules.stall_s:
         _after_stall(draft)
+    trials = Trials(draft)
     # What happens to a claim that comes, or is made in place, decides over the owner beside it, and can end it.
     for claim in sorted(draft.book.claims.values(), key=lambda one: (one.role == "owner", one.sequence)):
-        if draft.book.claims.get(claim.claim_id) is claim:
-            _LOOKS.get(claim.state, _nothing)(draft, ledger, claim)
+        look = _LOOKS.get(claim.state)
+        if look is not None and draft.book.claims.get(claim.claim_id) is claim:
+            trials.make(f"claim {claim.claim_id} of {claim.label}", look, ledger, claim)
     for departure in draft.book.departures.values():
-        _come_back(draft, departure, ledger.sightings.get(departure.instance))
+        here = ledger.sightings.get(departure.instance)
+        trials.make(f"instance {departure.instance}", _come_back, departure, here)
     for seen in ledger.sightings.values():
         if seen.uuid in draft.book.ends and seen.uuid not in draft.book.of:
-            _come_late(draft, ledger, seen, is_free)
+            trials.make(f"guest {seen.label}", _come_late, ledger, seen, is_free)
+    return tuple(trials.faults)
 
 
 def to_read(book: Book) -> frozenset[str]:
@@ -57,10 +63,6 @@ def to_read(book: Book) -> frozenset[str]:
 
 
 # --- one state each ----------------------------------------------------------------------------------------
-
-
-def _nothing(_draft: Draft, _ledger: Ledger, _claim: Claim) -> None:
-    """Only callers move it."""
 
 
 def _reserved(draft: Draft, ledger: Ledger, claim: Claim) -> None:
@@ -149,6 +151,7 @@ _LOOKS: dict[State, Callable[[Draft, Ledger, Claim], None]] = {
     "leaving": _leaving,
     "doubtful": _doubtful,
 }
+"""What is looked for in each state; those that are not here only callers move."""
 
 
 # --- a domain that has come ----------------------------------------------------------------------------------

@@ -9,10 +9,14 @@ from agent.core.claim import evidence, life
 from agent.core.claim.book import Change, Draft
 from agent.core.claim.proof import shows_all
 from agent.core.claim.spent import note_spent, once_only
+from agent.core.claim.trial import told
 from agent.core.claim.values import Claim, Moment
 from agent.core.fit.decide import still_fits
 from agent.core.fit.host import host_facts
-from agent.core.snapshot import Snapshot, at_hour, hour_of, with_book, without_instance
+from agent.core.snapshot import Snapshot, SourceState, at_hour, hour_of, with_book, with_sources, without_instance
+
+CLAIMS = "claims"
+"""Among the sources: what is seen of guests could be applied to all of their claims."""
 
 
 def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[Snapshot, Change]:
@@ -21,13 +25,20 @@ def judged(looked: Snapshot, now: Moment, since_last_s: float | None) -> tuple[S
     since_last_s: monotonic time since this was done before, None: it was not.
     """
     draft = Draft(looked.book, now, looked.rules)
-    evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
+    faults = evidence.observe(draft, looked.ledger, lambda claim: is_free_for(claim, looked), since_last_s=since_last_s)
     note_spent(draft, looked.ledger.sightings, looked.holds, once_only(looked.topology, looked.config))
     if hour_of(now.wall_s) != looked.hour and shows_all(looked.ledger):
         life.prune(draft, looked.ledger.sightings)
     change = draft.done()
-    made = at_hour(with_book(looked, change.book, change.touched), now.wall_s)
+    made = _telling(at_hour(with_book(looked, change.book, change.touched), now.wall_s), told(faults), now)
     return msgspec.structs.replace(made, generation=looked.generation), change
+
+
+def _telling(snapshot: Snapshot, problem: str | None, now: Moment) -> Snapshot:
+    """With the claims among the sources once they have had a problem."""
+    if problem is None and snapshot.source(CLAIMS).problem is None:
+        return snapshot
+    return with_sources(snapshot, SourceState(name=CLAIMS, read_at=now.monotonic_s, problem=problem))
 
 
 def is_free_for(claim: Claim, snapshot: Snapshot) -> bool:

@@ -77,6 +77,6 @@ def restarted(draft: Draft, was_boot: str | None) -> None:
 
 def _after_boot(draft: Draft, claim: Claim) -> Claim:
     fresh = draft.change(claim, changed_at_s=draft.now.monotonic_s, run=None, running_since_s=None)
-    if fresh.state != "leaving" or fresh.is_cold:
+    if fresh.state != "leaving" or fresh.is_cold or not steps.may(fresh, "torn"):
         return fresh
     return moves.torn(draft, fresh, "the host went down while it was leaving")
