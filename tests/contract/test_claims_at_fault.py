@@ -69,8 +69,8 @@ def test_it_is_told_of_in_the_health_report_and_once_in_the_log_until_it_is_gone
     told = looks[-1].source("claims").problem
     assert told == (
         "What is seen could not be applied to 1 claim or guest, which stays as before: claim c0 of odd (IllegalStep in"
-        " _doubtful > end > end > _next: claim c0 is doubtful; rolled-back is not possible then). All others are as they"
-        " should be. Please report this"
+        " _doubtful > end > end > _next: claim c0 is doubtful; rolled-back is not possible then). All others are as"
+        " they should be. Please report this"
     )
     report = health(looks[-1], now_s=agent.now_s, interval_s=10.0)
     assert (report.status, report.ready) == ("degraded", True)

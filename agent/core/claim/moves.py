@@ -32,15 +32,28 @@ class MoveTaken(Exception):
 
 
 def taken(book: Book, move_id: str | None, instance: str) -> str | None:
-    """Why a move of this id cannot be the instance's: one sentence; None: it can."""
+    """Why nothing new can be part of a move of this id for the instance: one sentence; None: it can.
+
+    A move is opened once: a late repetition of the call that ended it would else end what has been begun since.
+    """
     move = None if move_id is None else book.moves.get(move_id)
-    if move is None or move.instance == instance:
+    if move is None:
         return None
-    return f"Move id {move_id} was used before for another guest (instance {move.instance}): use a new id"
+    if move.instance != instance:
+        return f"Move id {move_id} was used before for another guest (instance {move.instance}): use a new id"
+    if move.outcome is None:
+        return None
+    return (
+        f"Move {move_id} of this guest (instance {instance}) has ended here ({move.outcome}) at {move.finished_at}: use"
+        " a new id for another move"
+    )
 
 
 def open_move(draft: Draft, claim: Claim) -> Move | None:
-    """The half of a move that a claim here is the destination of; of a change in place both. None: it is no move."""
+    """The half of a move that a claim here is the destination of; of a change in place both. None: it is no move.
+
+    One that ended with the claim is open again when that is taken back in, since its guest has come after all.
+    """
     if claim.move_id is None:
         return None
     owner = draft.book.owner_of(claim.instance.uuid) if claim.role == "in_place" else None
@@ -70,11 +83,11 @@ def hold_for_move(
     seen, holds: of its domain, for a guest that no claim made. Raises MoveHasEnded for a move that was finished,
     MoveTaken for one of another guest.
     """
+    known = draft.book.moves.get(move_id)
+    if known is not None and known.instance == instance.uuid and known.outcome is not None:
+        raise MoveHasEnded(known, "hold the guest for")
     if (why := taken(draft.book, move_id, instance.uuid)) is not None:
         raise MoveTaken(why)
-    known = draft.book.moves.get(move_id)
-    if known is not None and known.outcome is not None:
-        raise MoveHasEnded(known, "hold the guest for")
     owner = _free_owner(draft, move_id, instance, seen, holds)
     if owner.state in {"leaving", "parked"}:
         return owner
