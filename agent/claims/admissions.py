@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from agent.claims.answers import claim_in
-from agent.claims.commits import STALE_S, Commit, unavailable
+from agent.claims.commits import REFUSAL_S, STALE_S, Commit, Commits, unavailable
 from agent.core.claim import admit, life
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.refusal import ClaimRefusal
@@ -28,6 +29,14 @@ class Made(NamedTuple):
     records: tuple[Record, ...]
 
 
+class _Try:
+    """One try to make a claim. verdict: found outside of the lock, None: to be found under it. made: once it is."""
+
+    def __init__(self, request: ClaimRequest, verdict: admit.Verdict | None, commit: Commit) -> None:
+        self.request, self.verdict, self.commit = request, verdict, commit
+        self.made: Made | None = None
+
+
 class Admissions:
     """host: this one's name, as conductors know it. facts: of a snapshot's topology and configuration. why_not_ready:
     why nobody can be admitted on a picture; None: somebody can. stale_s: so long a caller waits for the disk."""
@@ -43,9 +52,9 @@ class Admissions:
     ) -> None:
         self._tracker, self._host, self._facts = tracker, host, facts
         self._why_not_ready, self._stale_s = why_not_ready, stale_s
-        self._commits: dict[str, Commit] = {}
-        """Those that are under way, by instance; each has one at most, since its other claims are refused meanwhile."""
-        self._commits_lock = threading.Lock()
+        self._commits, self._refusals = Commits(), Commits()
+        """Claims on their way to the disk by instance, which has one at most, since its other claims are refused
+        meanwhile; refusals by claim id."""
         self._began_at_s = tracker.moment().monotonic_s
 
     def claim(self, request: ClaimRequest) -> tuple[Claim, bool] | ClaimRefusal:
@@ -56,6 +65,9 @@ class Admissions:
         commit = Commit()
         answer = self._entered(request, commit)
         if isinstance(answer, ClaimRefusal):
+            told = commit if commit.is_wanted else self._refusals.of(request.claim_id)
+            if told is not None:
+                told.is_over(REFUSAL_S)
             return answer
         awaited = commit if commit.is_wanted else self.commit_of(answer.instance.uuid)
         problem = None if awaited is None else awaited.outcome(self._stale_s)
@@ -65,14 +77,21 @@ class Admissions:
             return problem
         return claim if isinstance(claim, ClaimRefusal) else (claim, commit.is_wanted)
 
+    def commit_of(self, *instances: str) -> Commit | None:
+        """The making of a claim of one of these instances that the disk has not taken yet."""
+        return self._commits.of(*instances)
+
     def _entered(self, request: ClaimRequest, commit: Commit) -> Claim | ClaimRefusal:
         for attempt in range(OUTSIDE_TRIES + 1):
             verdict = None if attempt == OUTSIDE_TRIES else self._verdict(request)
-            entry = _Entry(self, request, verdict, commit)
-            try:
-                answer = self._tracker.transact(entry.make, on_done=entry.on_done)
-            except JournalError as error:
-                return unavailable(str(error))
+            one = _Try(request, verdict, commit)
+            with contextlib.ExitStack() as undo:
+                undo.callback(self._give_up, one)
+                try:
+                    answer = self._tracker.transact(partial(self._make, one), on_done=partial(self._done, one))
+                except JournalError as error:
+                    return unavailable(str(error))
+                undo.pop_all()
             if answer is not None:
                 return answer
         raise AssertionError("the last try decides under the lock")
@@ -84,10 +103,29 @@ class Admissions:
             return None
         return admit.decide(request, snapshot, self._facts(snapshot), self._tracker.moment(), self._host)
 
-    def enter(
+    # --- under the tracker's lock ----------------------------------------------------------------
+
+    def _make(self, one: _Try, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
+        """None: what was found outside is of the past."""
+        answer = self._enter(current, draft, one.request, one.verdict)
+        if draft.book is not current.book:  # calls about the same wait for it from now on
+            one.commit.is_wanted = True
+            if isinstance(answer, Claim):
+                one.made = Made(current.book, draft.book, draft.done().records)
+                self._commits.begin(answer.instance.uuid, one.commit)
+            else:
+                self._refusals.begin(one.request.claim_id, one.commit)
+        return answer
+
+    def _give_up(self, one: _Try) -> None:
+        """What was made does not count, and nothing of it is on its way to the disk."""
+        one.commit.is_wanted = False
+        self._commits.end(one.request.instance.uuid, one.commit)
+        self._refusals.end(one.request.claim_id, one.commit)
+
+    def _enter(
         self, current: Snapshot, draft: Draft, request: ClaimRequest, verdict: admit.Verdict | None
     ) -> Claim | ClaimRefusal | None:
-        """Under the lock. None: what was found outside is of the past."""
         answer = admit.known(current.book, request)
         if answer is not None:
             return answer
@@ -121,14 +159,17 @@ class Admissions:
         named = some([str(address) for address in sorted(missing)])
         return f"The host does not show all of its devices yet: {named} of guests that are here are missing; ask again"
 
-    def begin_commit(self, instance: str, commit: Commit) -> None:
-        """Under the tracker's lock: calls about claims of the same instance wait for this commit."""
-        commit.is_wanted = True
-        with self._commits_lock:
-            self._commits[instance] = commit
+    # --- on the journal's thread -----------------------------------------------------------------
 
-    def end_commit(self, request: ClaimRequest, commit: Commit, made: Made, problem: str | None) -> None:
-        """On the journal's thread: the claim is reserved, or was never there."""
+    def _done(self, one: _Try, problem: str | None) -> None:
+        if one.made is None:
+            self._refusals.end(one.request.claim_id, one.commit)
+            one.commit.settle(problem)
+        else:
+            self._end_commit(one.request, one.commit, one.made, problem)
+
+    def _end_commit(self, request: ClaimRequest, commit: Commit, made: Made, problem: str | None) -> None:
+        """The claim is reserved, or was never there."""
         claim_id = request.claim_id
         is_awaited = commit.begin_settling()
 
@@ -150,34 +191,5 @@ class Admissions:
         try:
             self._tracker.transact(settle)
         finally:
-            with self._commits_lock:
-                self._commits.pop(request.instance.uuid, None)
+            self._commits.end(request.instance.uuid, commit)
             commit.settle(problem)
-
-    def commit_of(self, *instances: str) -> Commit | None:
-        """The making of a claim of one of these instances that the disk has not taken yet."""
-        with self._commits_lock:
-            return next((self._commits[one] for one in instances if one in self._commits), None)
-
-
-class _Entry:
-    """One try to make a claim: what happens under the lock, and what once the journal is done with it."""
-
-    def __init__(
-        self, admissions: Admissions, request: ClaimRequest, verdict: admit.Verdict | None, commit: Commit
-    ) -> None:
-        self._admissions, self._request, self._verdict, self._commit = admissions, request, verdict, commit
-        self._made: Made | None = None
-
-    def make(self, current: Snapshot, draft: Draft) -> Claim | ClaimRefusal | None:
-        """Under the lock."""
-        answer = self._admissions.enter(current, draft, self._request, self._verdict)
-        if isinstance(answer, Claim) and draft.book is not current.book:
-            self._admissions.begin_commit(answer.instance.uuid, self._commit)
-            self._made = Made(current.book, draft.book, draft.done().records)
-        return answer
-
-    def on_done(self, problem: str | None) -> None:
-        """On the journal's thread; of a refusal nobody waits to be told."""
-        if self._made is not None:
-            self._admissions.end_commit(self._request, self._commit, self._made, problem)

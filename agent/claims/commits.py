@@ -10,6 +10,11 @@ STALE_S = 30.0
 """So long a caller waits for the disk; then it is told that nobody knows, and if the claim is stored later it ends."""
 
 
+REFUSAL_S = 1.0
+"""So long a refusal waits for the disk, so that the same call gets it again after a crash. Then it is told all the
+same: it takes nothing."""
+
+
 class Commit:
     """One write that somebody waits for. is_wanted: there is one."""
 
@@ -45,6 +50,30 @@ class Commit:
                 return stalled(timeout_s)
             self._changed.wait_for(lambda: self._is_done)
             return None if self._problem is None else unavailable(self._problem)
+
+
+class Commits:
+    """Those that are under way, each by what it is about; for every thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_subject: dict[str, Commit] = {}
+
+    def begin(self, subject: str, commit: Commit) -> None:
+        """From now on who asks about it finds the commit."""
+        with self._lock:
+            self._by_subject[subject] = commit
+
+    def end(self, subject: str, commit: Commit) -> None:
+        """It is over, or was never asked for. Fine to repeat."""
+        with self._lock:
+            if self._by_subject.get(subject) is commit:
+                del self._by_subject[subject]
+
+    def of(self, *subjects: str) -> Commit | None:
+        """That about one of these."""
+        with self._lock:
+            return next((self._by_subject[one] for one in subjects if one in self._by_subject), None)
 
 
 class UnderWay(Exception):

@@ -24,7 +24,6 @@ STATUS_OF: Mapping[str, int] = MappingProxyType(
         "ComputeResourcesUnavailable": HTTPStatus.CONFLICT,
         "GroupAffinityViolation": HTTPStatus.CONFLICT,
         "PciRequestError": HTTPStatus.CONFLICT,
-        "MigrationPreCheckError": HTTPStatus.CONFLICT,
         "ClaimEnded": HTTPStatus.GONE,
         INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         NOT_READY: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from agent.adapters.journal import FILE, Store
 from agent.claims import Granted
-from agent.core.claim.values import ClaimContext
+from agent.claims.admissions import Admissions
+from agent.core.claim.refusal import ClaimRefusal
+from agent.core.claim.values import ClaimContext, RecordValue, Tombstone
 from agent.core.instance import Group
+from agent.handlers import LatestHostFacts
 from tests.at_work import AtWork, asked, pinned
+from tests.builders import uuid_of
 
 WAIT_S = 60.0
 GROUP = Group(id="g", policy="anti-affinity")
@@ -90,3 +96,58 @@ def test_a_renewal_that_brings_an_overdue_claim_back_waits_for_the_disk(agent: A
             threading.Event().wait(0.2)
             assert not told.done()
         assert _told(told.result(WAIT_S)).claim.state == "reserved"
+
+
+def _on_disk(agent: AtWork, folder: Path) -> dict[str, RecordValue | None]:
+    """What a start finds after a crash at this moment, by key."""
+    shutil.copytree(agent.state_path, folder)
+    store = Store.open(folder)
+    try:
+        return {record.key: record.value for record in store.load().records}
+    finally:
+        store.close()
+
+
+def test_a_refusal_is_on_the_disk_when_it_is_told(agent: AtWork, tmp_path: Path) -> None:
+    for number in range(5):
+        refusal = agent.refused(asked(f"c{number}", "a", pinned(9)))
+        stored = _on_disk(agent, tmp_path / f"copy-{number}")[f"c{number}"]
+        assert isinstance(stored, Tombstone)
+        assert stored.refusal == refusal
+
+
+def test_a_refusal_is_told_though_the_disk_does_not_answer_and_again_to_the_same_call(agent: AtWork) -> None:
+    request = asked("c1", "a", pinned(9))
+    with slow_disk(agent):
+        refusal = agent.refused(request)
+        assert agent.refused(request) == refusal
+    assert refusal.code == "ComputeResourcesUnavailable"
+    agent.restart()
+    agent.look()
+    assert agent.refused(request) == refusal
+
+
+def test_a_refusal_is_told_though_the_disk_takes_nothing(agent: AtWork) -> None:
+    (agent.state_path / FILE).rename(agent.state_path / "aside")
+    assert agent.refused(asked("c1", "a", pinned(9))).code == "ComputeResourcesUnavailable"
+
+
+def test_a_call_that_found_another_claim_in_the_way_is_granted_once_that_is_gone(agent: AtWork) -> None:
+    agent.granted(asked("c1", "a", pinned(2)))
+    request = asked("c2", "a", pinned(2))
+    refusal = agent.refused(request)
+    assert (refusal.code, refusal.retry, refusal.claim_id) == ("InstanceBusy", "later", "c1")
+    agent.claims.abort("c1")
+    assert agent.granted(request).state == "reserved"
+
+
+def test_nobody_waits_for_a_claim_that_a_closed_journal_never_took(agent: AtWork) -> None:
+    admissions = Admissions(
+        agent.tracker, host="here", facts=LatestHostFacts().of, why_not_ready=lambda _snapshot: None
+    )
+    agent.journal.close(WAIT_S)
+    refusal = admissions.claim(asked("c1", "a", pinned(2)))
+    assert isinstance(refusal, ClaimRefusal)
+    assert refusal.code == "JournalUnavailable"
+    assert admissions.commit_of(uuid_of("a")) is None
+    assert dict(agent.book.claims) == {}

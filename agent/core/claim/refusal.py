@@ -10,7 +10,6 @@ from agent.core.values import Value
 Code = Literal[
     "ComputeResourcesUnavailable",
     "GroupAffinityViolation",
-    "MigrationPreCheckError",
     "PciRequestError",
     "InvalidRequest",
     "ClaimConflict",
@@ -26,10 +25,10 @@ Code = Literal[
 Retry = Literal["elsewhere", "later", "never"]
 
 REMEMBERED: frozenset[Code] = frozenset(
-    {"ComputeResourcesUnavailable", "GroupAffinityViolation", "PciRequestError", "InstanceBusy", "HostInMaintenance"}
+    {"ComputeResourcesUnavailable", "GroupAffinityViolation", "PciRequestError", "HostInMaintenance"}
 )
 """Codes that decide over a claim id for good: the same call again gets the same answer. The others say that nothing was
-decided."""
+decided, and a later call, under the same id too, may be granted."""
 
 
 class ClaimRefusal(Value, frozen=True, kw_only=True):
