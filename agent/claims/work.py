@@ -191,7 +191,10 @@ class Claims:
             uuid = instance.uuid
             seen = current.ledger.sightings.get(uuid)
             if current.book.owner_of(uuid) is None and seen is None:
-                message = f"There is no instance {uuid} on this host that could move"
+                message = (
+                    f"Instance {uuid} cannot leave this host, which knows neither a claim nor a domain of it: ask the"
+                    " host that it is on (`agentctl domains` has all that are here)"
+                )
                 return ClaimRefusal(code="ClaimNotFound", message=message, retry="never")
             return moves.hold_for_move(
                 draft,
@@ -212,7 +215,7 @@ class Claims:
         def finish(current: Snapshot, draft: Draft) -> Move | ClaimRefusal:
             move = current.book.moves.get(move_id)
             if move is None:
-                return ClaimRefusal(code="ClaimNotFound", message=f"There is no move {move_id} here", retry="never")
+                return _no_move(move_id)
             return moves.finish_move(draft, move, outcome, current.ledger.sightings.get(move.instance))
 
         return self._stored(finish)
@@ -220,9 +223,7 @@ class Claims:
     def get_move(self, move_id: str) -> Move | ClaimRefusal:
         """One half of a move, as known here."""
         move = self._tracker.snapshot.book.moves.get(move_id)
-        if move is None:
-            return ClaimRefusal(code="ClaimNotFound", message=f"There is no move {move_id} here", retry="never")
-        return move
+        return _no_move(move_id) if move is None else move
 
     # --- groups, instances, the host ---------------------------------------------------------------
 
@@ -241,7 +242,10 @@ class Claims:
         snapshot = self._tracker.snapshot
         rule = snapshot.book.groups.get(group_id)
         if rule is None:
-            message = f"Nothing is known here of server group {group_id}"
+            message = (
+                f"Nothing is known here of server group {group_id}: no claim named it, and nobody set it"
+                " (`agentctl group set` does)"
+            )
             return ClaimRefusal(code="ClaimNotFound", message=message, retry="never")
         seated = seats.seats(snapshot.book, snapshot.ledger.sightings, group_id)
         members = seats.members_of(snapshot.book, group_id)
@@ -393,6 +397,14 @@ class Claims:
             asked, claim.instance.uuid, snapshot.book, snapshot.ledger.sightings, host=self._host
         )
         return Granted(claim, is_new, remarks, seats.guarantee_of(asked))
+
+
+def _no_move(move_id: str) -> ClaimRefusal:
+    message = (
+        f"There is no move {move_id} on this host: nothing was held and no claim was made for it here, or it was over"
+        " long ago. See `agentctl claim list` for the moves of claims, and ask the other host of the move"
+    )
+    return ClaimRefusal(code="ClaimNotFound", message=message, retry="never")
 
 
 def _place_lost(claim: Claim, current: Snapshot) -> ClaimRefusal | None:

@@ -39,8 +39,8 @@ READS = (
 """Of the current picture alone."""
 
 _ADMITS = (
-    "ComputeResourcesUnavailable", "GroupAffinityViolation", "PciRequestError", "MigrationPreCheckError",
-    "HostInMaintenance", "AgentNotReady", "JournalUnavailable",
+    "ComputeResourcesUnavailable", "GroupAffinityViolation", "PciRequestError", "HostInMaintenance",
+    "AgentNotReady", "JournalUnavailable",
 )  # fmt: skip
 _OF_CLAIM = ("ClaimNotFound", "ClaimEnded", "IllegalTransition", "AgentNotReady", "JournalUnavailable")
 _CHANGES = ("AgentNotReady", "JournalUnavailable")
@@ -73,11 +73,11 @@ CLAIMS = (
           view.ClaimAnswer, forms.Hold, needs_body=True, longest_body=SHORT,
           refuses=("ClaimConflict", "InstanceBusy", *_OF_CLAIM)),
     Route("POST", "/v1/moves/{move_id}/finish", "finish_move", "change", "How the move ended", view.MoveView,
-          forms.Finish, needs_body=True, longest_body=SHORT, refuses=("ClaimConflict", *_OF_CLAIM)),
+          forms.Finish, needs_body=True, longest_body=SHORT, refuses=_OF_CLAIM),
     Route("GET", "/v1/groups/{id}", "get_group", "read", "What is known of a server group here", view.GroupInfo,
           refuses=("ClaimNotFound",)),
     Route("PUT", "/v1/groups/{id}", "set_group", "change", "Who is in a server group, and its policy", view.GroupInfo,
-          forms.GroupForm, needs_body=True, longest_body=LONGEST_GROUP, refuses=("ClaimConflict", *_CHANGES)),
+          forms.GroupForm, needs_body=True, longest_body=LONGEST_GROUP, refuses=_CHANGES),
     Route("GET", "/v1/maintenance", "get_maintenance", "read", "Whether new guests are refused",
           view.MaintenanceView),
     Route("PUT", "/v1/maintenance", "set_maintenance", "change", "Refuse new guests, or take them again",

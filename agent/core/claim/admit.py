@@ -213,11 +213,17 @@ def _grounds(request: ClaimRequest, role: Role, snapshot: Snapshot, now: Moment)
     """Why the claim cannot be made whatever room there is."""
     not_after = request.context.not_after
     if not_after is not None and now.wall > not_after:
-        message = f"The request was of use until {not_after} only, and it is {now.wall} here"
+        message = (
+            f"The request was of use until {not_after} only, and it is {now.wall} here: ask again with a later"
+            " context.not_after, and see that the clocks of both hosts agree"
+        )
         yield ClaimRefusal(code="InvalidRequest", message=message, retry="never")
     maintenance = snapshot.book.maintenance
     if maintenance is not None and role != "in_place":
-        message = f"This host takes no new guests since {maintenance.since}: {maintenance.reason}"
+        message = (
+            f"This host takes no new guests since {maintenance.since} ({maintenance.reason}): take another one, or end"
+            " that with `agentctl maintenance off`"
+        )
         yield ClaimRefusal(code="HostInMaintenance", message=message, retry="elsewhere")
     yield from _busy(request, role, snapshot)
 
@@ -244,10 +250,17 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
             yield ClaimRefusal(code="InstanceBusy", message=message, retry="later", claim_id=claim.claim_id)
     seen = snapshot.ledger.sightings.get(uuid)
     if role != "in_place" and seen is not None and seen.is_active and not others:
-        message = f"A domain of instance {seen.label} is active here though no claim says so ({seen.state})"
-        yield ClaimRefusal(code="InstanceBusy", message=message, retry="elsewhere")
+        # nor can it be told to go elsewhere: two copies would write to one disk
+        message = (
+            f"Instance {seen.label} is here already: its domain is active ({seen.state}), though no claim says so. Stop"
+            " that domain first, or leave the guest where it is: what it holds is kept for it without a claim"
+        )
+        yield ClaimRefusal(code="InstanceBusy", message=message, retry="later")
     if role == "in_place" and seen is None and not others:
-        message = f"There is no instance {uuid} on this host that could be changed in place"
+        message = (
+            f"Instance {uuid} cannot be changed in place here: this host knows neither a claim nor a domain of it. Ask"
+            " the host that it is on, or ask for a build"
+        )
         yield ClaimRefusal(code="ClaimNotFound", message=message, retry="elsewhere")
 
 
