@@ -59,7 +59,9 @@ def seats(book: Book, sightings: Sightings, group_id: str, extra_members: Collec
     """Every seat of a group on this host, by name; each instance has one. extra_members: uuids of instances that are
     members too, whether or not the book has them."""
     named = frozenset(extra_members)
-    found = (_member_seat(book, sightings, group_id, uuid, named) for uuid in {*sightings, *book.of})
+    # asked with every claim, under the tracker's lock: members are fewer than guests, and their keys are at hand
+    members = named.union([uuid for group, uuid in book.members if group == group_id])
+    found = (_member_seat(book, sightings, group_id, uuid, named) for uuid in members)
     return tuple(sorted((seat for seat in found if seat is not None), key=_order))
 
 
