@@ -157,6 +157,30 @@ def test_a_domain_may_run_on_when_its_claim_was_given_up_on_purpose(ending: Endi
     assert rows_of(ON, buried(ending), guest("web", run=RUN)) == ()
 
 
+def test_a_domain_that_runs_on_though_its_claim_was_aborted_is_told_of_with_what_to_do() -> None:
+    claim = claim_of("web", place(2), state="arriving", ending="aborted", run=RUN)
+    (row,) = rows_of(ON, book_with(claim), guest("web", {0: 2}, node=0, run=RUN))
+    assert (row.id, row.severity) == (f"arrived-without-claim:guest:{uuid_of('web')}", "warning")
+    assert (
+        row.cause
+        == "web is here (running) though its claim claim-web was aborted, which holds until the domain is gone"
+    )
+    assert f"`virsh destroy {uuid_of('web')}`" in row.action
+    assert "`agentctl claim confirm claim-web`" in row.action
+    assert rows_of(ON, book_with(claim), guest("web", state="shut-off")) == rows_of(ON, book_with(claim)) == ()
+
+
+@given(st.sampled_from(("arriving", "resident")))
+def test_a_domain_that_stays_though_its_move_was_called_off_is_told_of_with_the_other_host(state: State) -> None:
+    claim = claim_of("web", place(2), state=state, ending="reverted", peer="n2", run=RUN, kind="live_migration")
+    (row,) = rows_of(ON, book_with(claim), guest("web", {0: 2}, mem=512, node=0, run=RUN, state="paused"))
+    assert (row.kind, row.severity) == ("arrived-without-claim", "warning")
+    assert "is here (paused) though its move was called off" in row.cause
+    assert "whether it lives on n2" in row.action
+    way = "confirm" if state == "arriving" else "release"
+    assert f"`agentctl claim {way} claim-web`" in row.action
+
+
 def test_a_domain_that_ran_before_the_claim_was_made_has_not_come_late() -> None:
     assert rows_of(ON, buried("aborted", RUN), guest("web", run=RUN)) == ()
     assert kinds(rows_of(ON, buried("aborted", RUN), guest("web", run=LATER_RUN))) == ["arrived-without-claim"]

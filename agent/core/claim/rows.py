@@ -8,7 +8,7 @@ from agent.core.claim.book import Book
 from agent.core.claim.drift import way_back
 from agent.core.claim.holding import Promise
 from agent.core.claim.proof import is_other_run, shows_run
-from agent.core.claim.values import Claim, Ending, Tombstone
+from agent.core.claim.values import Claim, Ending, State, Tombstone
 from agent.core.claim.way_out import ending_way
 from agent.core.conflicts import Conflict, Resource, conflict
 from agent.core.guest import Sighting
@@ -16,6 +16,9 @@ from agent.core.holds import owner_of
 from agent.core.words import count, some
 
 DAY_S = 86400.0
+
+_MAY_RUN_ON: frozenset[State] = frozenset({"arriving", "resident"})
+"""States in which a claim that was called off waits for its domain to go, and nothing else tells of it."""
 
 NOT_WANTED: frozenset[Ending] = frozenset({"aborted", "expired", "gone", "failed", "reverted"})
 """Endings after which nobody expects the domain to come."""
@@ -32,6 +35,8 @@ def claim_conflicts(
         for claim in promise.claims:
             if claim.state == "overdue":
                 yield _overdue(claim, promise)
+            elif claim.ending is not None and claim.state in _MAY_RUN_ON:
+                yield from _called_off(claim, promise, sightings.get(promise.instance))
             elif claim.state == "doubtful":
                 yield _doubtful(claim, promise)
             elif claim.state == "parked" and now_s is not None and claim.role == "owner":
@@ -74,6 +79,28 @@ def _overdue(claim: Claim, promise: Promise) -> Conflict:
         severity="warning",
         action=f"If the guest is still to come, `agentctl claim renew {claim.claim_id}`; else {ending_way(claim)}; "
         "left alone the claim ends by itself as soon as libvirt and the kernel show that the guest is not here",
+    )
+
+
+def _called_off(claim: Claim, promise: Promise, seen: Sighting | None) -> Iterator[Conflict]:
+    if seen is None or not seen.is_active:
+        return
+    what = f"its claim {claim.claim_id} was aborted, which"
+    if claim.ending != "aborted":
+        what = f"its move was called off, and claim {claim.claim_id}"
+    look = (
+        "" if claim.peer is None else f"Look whether it lives on {claim.peer}, since two copies may write to one disk. "
+    )
+    keep = "confirm" if claim.state == "arriving" else "release"
+    yield conflict(
+        "arrived-without-claim",
+        _guest(promise.instance),
+        (promise.owner,),
+        cause=f"{seen.label} is here ({seen.state}) though {what} holds until the domain is gone",
+        severity="warning",
+        action=f"{look}If it is not wanted here, `virsh destroy {seen.uuid}`, with which the claim ends; if it shall "
+        f"stay, `agentctl claim {keep} {claim.claim_id}`; left alone its place is kept from others for as "
+        "long as it is here",
     )
 
 
