@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 from immutables import Map
@@ -49,13 +50,21 @@ class Identity(Value, frozen=True, kw_only=True):
     epoch: int
 
 
+class Crowded(NamedTuple):
+    """Claims that ended before their domains came, and whose places others had. usage: as of which that was found."""
+
+    usage: Usage
+    claim_ids: frozenset[str]
+
+
 class Snapshot(Value, frozen=True, kw_only=True):
     """Readers take a reference; only the tracker replaces it, and each replacement raises `generation`.
 
     seen, sets: folded from topology, config and the ledger's sightings alone. book: the claims; promises: what they and
     the domains hold together, by instance, of those that have a claim. usage: of both. found: the conflicts;
     conflicts: the same with their dates. hour: of the wall clock, since 1970, at the last look at the claims; 0: there
-    was none. complete: a pass over all sources has been made since the start.
+    was none. crowded: what need not be worked out again while the usage is the same. complete: a pass over all sources
+    has been made since the start.
     """
 
     identity: Identity
@@ -72,6 +81,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     promises: Map[str, Promise] = Map()
     rules: ClaimRules = ClaimRules()
     hour: int = 0
+    crowded: Crowded | None = None
     sources: tuple[SourceState, ...] = ()
     complete: bool = False
 
