@@ -12,7 +12,7 @@ from agent.claims.commits import REFUSAL_S, STALE_S, Commit, Commits, unavailabl
 from agent.core.claim import admit, life
 from agent.core.claim.book import Book, Draft
 from agent.core.claim.refusal import ClaimRefusal
-from agent.core.claim.undo import note_again, undo
+from agent.core.claim.undo import undo
 from agent.core.claim.values import Claim, ClaimRequest, Record
 from agent.core.fit.host import HostFacts
 from agent.core.snapshot import Snapshot
@@ -173,23 +173,24 @@ class Admissions:
         claim_id = request.claim_id
         is_awaited = commit.begin_settling()
 
-        def settle(_current: Snapshot, draft: Draft) -> None:
-            if problem is not None or not is_awaited:
+        def settle(_current: Snapshot, draft: Draft) -> ClaimRefusal | None:
+            too_late = admit.overtaken(draft.book, request)
+            if problem is not None or too_late is not None or not is_awaited:
                 undo(draft, made.before, made.after, made.records, claim_id)
-                if problem is None:  # whoever asked was told that it ends by itself
+                if problem is None and not is_awaited:  # whoever asked was told that it ends by itself
                     life.abort_unknown(draft, claim_id)
-                return
+                return too_late
             replacing = admit.replacement(draft, request)
             if replacing is not None:
                 draft.fulfil(replacing)
-            elif request.context.replaces in draft.book.claims:  # it has come meanwhile, and the disk has its end
-                note_again(draft, made.records)
             claim = draft.book.claims.get(claim_id)
             if claim is not None and claim.state == "pending":
                 draft.settle(claim)
+            return None
 
+        too_late: ClaimRefusal | None = None
         try:
-            self._tracker.transact(settle)
+            too_late = self._tracker.transact(settle)
         finally:
             self._commits.end(request.instance.uuid, commit)
-            commit.settle(problem)
+            commit.settle(problem, too_late)

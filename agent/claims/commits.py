@@ -22,6 +22,7 @@ class Commit:
         self._changed = threading.Condition()
         self._is_settling = self._is_done = self._is_given_up = False
         self._problem: str | None = None
+        self._refusal: ClaimRefusal | None = None
         self.is_wanted = False
 
     def begin_settling(self) -> bool:
@@ -30,10 +31,10 @@ class Commit:
             self._is_settling = True
             return not self._is_given_up
 
-    def settle(self, problem: str | None) -> None:
-        """It is on the disk, or why not."""
+    def settle(self, problem: str | None, refusal: ClaimRefusal | None = None) -> None:
+        """It is on the disk, or why not. refusal: it is, and does not count all the same."""
         with self._changed:
-            self._problem = problem
+            self._problem, self._refusal = problem, refusal
             self._is_settling = self._is_done = True
             self._changed.notify_all()
 
@@ -43,13 +44,13 @@ class Commit:
             return self._changed.wait_for(lambda: self._is_done, timeout_s)
 
     def outcome(self, timeout_s: float) -> ClaimRefusal | None:
-        """None once it is on the disk."""
+        """None once it is on the disk, and counts."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_settling, timeout_s):
                 self._is_given_up = True
                 return stalled(timeout_s)
             self._changed.wait_for(lambda: self._is_done)
-            return None if self._problem is None else unavailable(self._problem)
+            return self._refusal if self._problem is None else unavailable(self._problem)
 
 
 class Commits:

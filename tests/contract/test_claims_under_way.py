@@ -129,18 +129,23 @@ def test_a_claim_that_is_stored_too_late_ends_and_leaves_the_one_that_it_was_to_
     assert dict(agent.book.tombstones) == dict(before.tombstones)
 
 
-def test_a_claim_whose_domain_comes_while_it_is_being_replaced_is_not_on_the_disk_as_ended(
+def test_a_claim_whose_domain_comes_while_it_is_being_replaced_stays_the_one_owner_and_the_other_is_refused(
     agent: AtWork, callers: ThreadPoolExecutor
 ) -> None:
     agent.granted(asked("c1", "a", pinned(1)))
     with slow_disk(agent):
         made = _pending(agent, callers, asked("c2", "a", pinned(1), context=ClaimContext(replaces="c1")))
         agent.look(guest("a", {0: 2}, run=RunIdentity(libvirt_id=1, pid=10, started_at_boot_s=5.0)))
-    assert isinstance(made.result(WAIT_S), Granted)
-    assert agent.book.claims["c1"].state == "arriving"
+    refusal = made.result(WAIT_S)
+    assert isinstance(refusal, ClaimRefusal)
+    assert (refusal.code, refusal.retry, refusal.claim_id) == ("InstanceBusy", "later", "c1")
+    assert "names claim c1, which is arriving" in refusal.message
+    again = agent.refused(asked("c2", "a", pinned(1), context=ClaimContext(replaces="c1")))
+    assert (again.code, again.message) == (refusal.code, refusal.message)
+    assert {one.claim_id: one.state for one in agent.book.claims.values()} == {"c1": "arriving"}
     before = agent.restart()
     assert dict(agent.book.tombstones) == dict(before.tombstones) == {}
-    assert {one.claim_id: one.state for one in agent.book.claims.values()} == {"c1": "arriving", "c2": "reserved"}
+    assert {one.claim_id: one.state for one in agent.book.claims.values()} == {"c1": "arriving"}
 
 
 def test_the_steps_tell_until_when_a_claim_that_was_replaced_has_held(agent: AtWork) -> None:

@@ -150,6 +150,15 @@ def replacement(draft: Draft, request: ClaimRequest) -> Change | None:
     return apart.done()
 
 
+def overtaken(book: Book, request: ClaimRequest) -> ClaimRefusal | None:
+    """Why the request's claim can take no other's place any more, though it could when it was made: that one's domain
+    has come since. None: it can, or there is no such claim."""
+    replaced = book.claims.get(request.context.replaces or "")
+    if replaced is None or steps.may(replaced, "replace"):
+        return None
+    return next(_bad_replacement(request, book))
+
+
 def refuse(draft: Draft, request: ClaimRequest, verdict: Verdict) -> None:
     """Remember a refusal that decides over the claim id for good; of another one nothing is kept."""
     refusal = verdict.refusal
