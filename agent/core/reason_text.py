@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
+from agent.core.commands import command
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.pci_request import PciSpec
@@ -284,7 +284,7 @@ def _cpus_uncertain(reason: CpusUncertain) -> str:
     names = [plain(name) for name in reason.guests]
     return (
         f"Nobody knows which CPUs {listed(names)} {agrees(names, 'is', 'are')} pinned to, "
-        f"so that no dedicated CPU can be promised: see agentctl show {shlex.quote(names[0])}"
+        f"so that no dedicated CPU can be promised: see {command('agentctl show', names[0])}"
     )
 
 

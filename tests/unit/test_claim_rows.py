@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import re
+import shlex
+from typing import Any, get_args
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
@@ -114,7 +117,8 @@ def test_a_move_that_nobody_can_tell_the_end_of_is_an_error() -> None:
     (row,) = rows_of(ON, book_with(claim))
     assert (row.kind, row.severity) == ("migration-stuck", "error")
     assert row.cause.endswith("ended: the host went down in it")
-    assert "POST /v1/moves/m1/finish" in row.action
+    assert "`agentctl migration finish m1 --outcome HOW` (confirmed, reverted or failed)" in row.action
+    assert f"`agentctl instance forget {uuid_of('web')} --moved-to n2`" in row.action
 
 
 def test_a_move_that_waits_for_its_end_is_told_of_after_a_day_with_its_age() -> None:
@@ -184,6 +188,33 @@ def test_a_domain_that_stays_though_its_move_was_called_off_is_told_of_with_the_
 def test_a_domain_that_ran_before_the_claim_was_made_has_not_come_late() -> None:
     assert rows_of(ON, buried("aborted", RUN), guest("web", run=RUN)) == ()
     assert kinds(rows_of(ON, buried("aborted", RUN), guest("web", run=LATER_RUN))) == ["arrived-without-claim"]
+
+
+ODD = "-a; touch x $(id)"
+"""An id that somebody has sent, and that a shell would act upon."""
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "verbs"),
+    [
+        ("overdue", {}, ("claim renew", "claim abort")),
+        ("doubtful", {"move_id": ODD, "peer": ODD}, ("migration finish",)),
+        ("doubtful", {"peer": ODD}, ("instance forget",)),
+        ("arriving", {"ending": "aborted", "run": RUN}, ("claim confirm",)),
+        ("resident", {}, ("claim accept-observed", "claim release")),
+    ],
+)
+def test_a_command_that_a_row_proposes_can_be_pasted_whatever_the_id_is(
+    state: State, more: dict[str, Any], verbs: tuple[str, ...]
+) -> None:
+    claim = claim_of("web", place(2), state=state, claim_id=ODD, **more)
+    seen = () if state in {"overdue", "doubtful"} else (guest("web", {0: 5}, node=0, run=RUN),)
+    (row,) = rows_of(ON, book_with(claim), *seen)
+    commands = [shlex.split(one) for one in re.findall("`(agentctl [^`]*)`", row.action)]
+    for verb in verbs:
+        (words,) = [words for words in commands if words[1:3] == verb.split()]
+        assert ODD in words or f"--moved-to={ODD}" in words
+        assert ODD not in words or words[words.index(ODD) - 1] == "--"
 
 
 def test_a_guest_that_no_claim_was_ever_made_for_has_no_row() -> None:

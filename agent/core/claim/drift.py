@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from agent.core.advice import MAKERS, domain_argument
 from agent.core.claim.values import Claim
+from agent.core.commands import command
 from agent.core.cpuset import CpuSet
 from agent.core.guest import ObservedDomain, Sighting
 from agent.core.ledger import Holds
@@ -41,8 +42,8 @@ def way_back(claim: Claim, seen: Sighting) -> str | None:
     if not commands:
         return None
     if len(commands) > MOST_COMMANDS:
-        return f"re-pin it as `agentctl claim show {claim.claim_id} --domain-xml` prints"
-    return f"re-pin it with {' and '.join(f'`{command}`' for command in commands)}"
+        return f"re-pin it as `{command('agentctl claim show', claim.claim_id, options=('--domain-xml',))}` prints"
+    return f"re-pin it with {' and '.join(f'`{one}`' for one in commands)}"
 
 
 def _commands(claim: Claim, seen: Sighting, domain: ObservedDomain) -> Iterator[str]:

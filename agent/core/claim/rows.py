@@ -9,7 +9,8 @@ from agent.core.claim.drift import way_back
 from agent.core.claim.holding import Promise
 from agent.core.claim.proof import is_other_run, shows_run
 from agent.core.claim.values import Claim, Ending, State, Tombstone
-from agent.core.claim.way_out import ending_way
+from agent.core.claim.way_out import claim_command, elsewhere_way, ending_way
+from agent.core.commands import command
 from agent.core.conflicts import Conflict, Resource, conflict
 from agent.core.guest import Sighting
 from agent.core.holds import owner_of
@@ -63,7 +64,7 @@ def _drifted(promise: Promise, seen: Sighting) -> Conflict:
         (promise.owner,),
         cause=f"{seen.label} is not as claim {claim.claim_id} says: it {some(promise.drift, between='; it ')}",
         severity="warning",
-        action=f"If it shall stay so, `agentctl claim accept-observed {claim.claim_id}`; else "
+        action=f"If it shall stay so, `{claim_command('accept-observed', claim.claim_id)}`; else "
         f"{back or 'change the guest'}, or give up the claim with {ending_way(claim)}; left alone nothing breaks, but "
         "both what it was promised and what it has are kept from others",
     )
@@ -77,7 +78,7 @@ def _overdue(claim: Claim, promise: Promise) -> Conflict:
         cause=f"The domain of {claim.label} has not come within {claim.ttl_s:g} s of claim {claim.claim_id} "
         f"({claim.kind}), which holds on until it is certain that none is here",
         severity="warning",
-        action=f"If the guest is still to come, `agentctl claim renew {claim.claim_id}`; else {ending_way(claim)}; "
+        action=f"If the guest is still to come, `{claim_command('renew', claim.claim_id)}`; else {ending_way(claim)}; "
         "left alone the claim ends by itself as soon as libvirt and the kernel show that the guest is not here",
     )
 
@@ -98,8 +99,8 @@ def _called_off(claim: Claim, promise: Promise, seen: Sighting | None) -> Iterat
         (promise.owner,),
         cause=f"{seen.label} is here ({seen.state}) though {what} holds until the domain is gone",
         severity="warning",
-        action=f"{look}If it is not wanted here, `virsh destroy {seen.uuid}`, with which the claim ends; if it shall "
-        f"stay, `agentctl claim {keep} {claim.claim_id}`; left alone its place is kept from others for as "
+        action=f"{look}If it is not wanted here, `{command('virsh destroy', seen.uuid)}`, with which the claim ends; "
+        f"if it shall stay, `{claim_command(keep, claim.claim_id)}`; left alone its place is kept from others for as "
         "long as it is here",
     )
 
@@ -120,9 +121,8 @@ def _doubtful(claim: Claim, promise: Promise) -> Conflict:
 
 
 def _finished(claim: Claim) -> str:
-    there = f" --moved-to {claim.peer}" if claim.peer else ""
-    elsewhere = f"`agentctl instance forget {claim.instance.uuid}{there}` when it lives on the other host"
-    return elsewhere if claim.move_id is None else f"{elsewhere}, or {ending_way(claim)} with how it ended"
+    elsewhere = f"{elsewhere_way(claim)} when it lives on the other host"
+    return elsewhere if claim.move_id is None else f"{elsewhere}, or tell how it ended with {ending_way(claim)}"
 
 
 def _parked(claim: Claim, promise: Promise, book: Book, now_s: float) -> Iterator[Conflict]:
@@ -137,22 +137,23 @@ def _parked(claim: Claim, promise: Promise, book: Book, now_s: float) -> Iterato
         cause=f"The {claim.kind.replace('_', ' ')} of {claim.label} (claim {claim.claim_id}) has waited for "
         f"{count(days, 'day')} to be confirmed or reverted",
         severity="warning",
-        action=f"Confirm or revert it where it was ordered, or with {ending_way(claim)}; left alone nothing breaks, "
-        "but what the guest had before stays held on this host",
+        action=f"Confirm or revert it where it was ordered, or tell how it ended with {ending_way(claim)}; left alone "
+        "nothing breaks, but what the guest had before stays held on this host",
     )
 
 
 def _elsewhere(seen: Sighting, moved_to: str) -> Conflict:
+    end, keep_off = command("virsh destroy", seen.uuid), command("virsh autostart --disable", seen.uuid)
+    take_back = command("agentctl instance forget", seen.uuid)
     return conflict(
         "guest-elsewhere",
         _guest(seen.uuid),
         (owner_of(seen),),
         cause=f"{seen.label} is active here, but it was said to live on {moved_to} now",
         severity="error",
-        action=f"Make sure that it runs on {moved_to}, then end this one with `virsh destroy {seen.uuid}`, and "
-        f"`virsh autostart --disable {seen.uuid}` if the host starts it; if it does not run there and shall live here, "
-        f"`agentctl instance forget {seen.uuid}` without --moved-to takes back what was said; left alone two copies "
-        "may write to one disk, which is dangerous",
+        action=f"Make sure that it runs on {moved_to}, then end this one with `{end}`, and `{keep_off}` if the host "
+        f"starts it; if it does not run there and shall live here, `{take_back}` without --moved-to takes back what "
+        "was said; left alone two copies may write to one disk, which is dangerous",
     )
 
 
@@ -168,6 +169,6 @@ def _without_claim(seen: Sighting, book: Book) -> Iterator[Conflict]:
             (owner_of(seen),),
             cause=f"{seen.label} has come after its claim {last.claim_id} had ended ({last.ending} at {last.ended_at})",
             severity="warning",
-            action=f"If it is not wanted here, `virsh shutdown {seen.uuid}`; if it is, move away whoever is in its "
-            "way, which has a row of its own; left alone it holds what it has like any guest",
+            action=f"If it is not wanted here, `{command('virsh shutdown', seen.uuid)}`; if it is, move away whoever is"
+            " in its way, which has a row of its own; left alone it holds what it has like any guest",
         )

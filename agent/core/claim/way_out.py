@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.claim.values import Claim, State
+from agent.core.commands import command, option
 from agent.core.words import some
 
 ON_A_MOVE: frozenset[State] = frozenset({"leaving", "parked", "doubtful"})
@@ -32,6 +33,23 @@ def all_described(claims: Iterable[Claim]) -> str:
 def ending_way(claim: Claim) -> str:
     """How to end it, as it is now; no full stop at the end."""
     if claim.state in ON_A_MOVE:
-        return f"`POST /v1/moves/{claim.move_id}/finish`"
-    verb = "release" if claim.state in HERE else "abort"
-    return f"`agentctl claim {verb} {claim.claim_id}`"
+        return elsewhere_way(claim) if claim.move_id is None else finishing_way(claim.move_id)
+    return f"`{claim_command('release' if claim.state in HERE else 'abort', claim.claim_id)}`"
+
+
+def finishing_way(move_id: str) -> str:
+    """How to say how a move ended."""
+    return (
+        f"`{command('agentctl migration finish', move_id, options=('--outcome HOW',))}` (confirmed, reverted or failed)"
+    )
+
+
+def elsewhere_way(claim: Claim) -> str:
+    """How to say that the guest lives on another host now."""
+    there = () if claim.peer is None else (option("--moved-to", claim.peer),)
+    return f"`{command('agentctl instance forget', claim.instance.uuid, options=there)}`"
+
+
+def claim_command(verb: str, claim_id: str) -> str:
+    """ "agentctl claim abort 7b3f"."""
+    return command(f"agentctl claim {verb}", claim_id)
