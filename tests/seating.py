@@ -97,7 +97,7 @@ class Desk:
         def depart(draft: Draft) -> None:
             for claim in draft.book.claims_of(uuid):
                 draft.end(claim, event, "left")
-            draft.put_departure(Departure(instance=uuid, at=""))
+            draft.put(Departure(instance=uuid, at=""))
 
         self._do(depart)
 

@@ -256,7 +256,7 @@ class Claims:
 
         def set_maintenance(_current: Snapshot, draft: Draft) -> Maintenance | None:
             wanted = None if reason is None else Maintenance(reason=reason, since=draft.now.wall)
-            draft.set_maintenance(wanted)
+            draft.set(Maintenance, wanted)
             draft.note(Step(sequence=0, at="", event="maintenance", note=reason))
             return wanted
 

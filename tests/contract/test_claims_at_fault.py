@@ -34,7 +34,7 @@ def _without_way_out(agent: AtWork) -> Claim:
     move = Move(move_id="m", kind="resize", instance=uuid_of("odd"), destination="c0", opened_at="", at_s=0.0)
 
     def put(_current: Snapshot, draft: Draft) -> Claim:
-        draft.put_move(move)
+        draft.put(move)
         return draft.admit(odd, Step(sequence=0, at="", event="admitted", claim_id="c0"))
 
     return agent.tracker.transact(put)
@@ -77,5 +77,5 @@ def test_it_is_told_of_in_the_health_report_and_once_in_the_log_until_it_is_gone
     assert any(told in reason for reason in report.reasons)
     (line,) = [one for one in caplog.records if "sources_failed" in one.getMessage()]
     assert (line.levelname, "claim c0 of odd" in line.getMessage()) == ("WARNING", True)
-    agent.tracker.transact(lambda _current, draft: draft.take_out("c0"))
+    agent.tracker.transact(lambda _current, draft: draft.put_back("claim", "c0", None))
     assert agent.look().source("claims").problem is None

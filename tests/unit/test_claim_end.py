@@ -75,6 +75,34 @@ def test_a_later_refusal_does_not_hide_the_claim_that_expired() -> None:
     assert world.state(claim) == "arriving"
 
 
+def test_no_more_is_remembered_than_the_most_and_the_earliest_goes_with_the_change_that_is_one_too_many() -> None:
+    world = World(ClaimRules(most_tombstones=3))
+    for name in "abcdef":
+        world.abort(world.claim(name))
+        assert len(world.book.tombstones) <= 3
+        assert world.replayed() == world.book
+    assert {one.instance for one in world.book.tombstones.values()} == set(map(uuid_of, "def"))
+    (middle,) = (one.claim_id for one in world.book.tombstones.values() if one.instance == uuid_of("e"))
+    world.do(lambda draft: draft.unbury(middle))
+    world.abort(world.claim("g"))
+    world.abort(world.claim("h"))
+    assert {one.instance for one in world.book.tombstones.values()} == set(map(uuid_of, "fgh"))
+    assert world.replayed() == world.book
+
+
+def test_a_claim_that_is_taken_back_in_and_ends_again_is_remembered_as_the_last() -> None:
+    world = World(ClaimRules(most_tombstones=2))
+    claim = world.claim("a")
+    world.wait(1100.0)
+    world.abort(world.claim("b"))
+    world.start("a")
+    world.settle()
+    world.release(claim)
+    world.abort(world.claim("c"))
+    assert {one.instance for one in world.book.tombstones.values()} == set(map(uuid_of, "ac"))
+    assert world.replayed() == world.book
+
+
 def test_what_ended_is_forgotten_after_its_time_and_beyond_the_most() -> None:
     world = World(ClaimRules(most_tombstones=2))
     for name in "abcd":

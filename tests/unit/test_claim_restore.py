@@ -38,9 +38,9 @@ def full() -> World:
     world.forget("f", "h3")
 
     def more(draft: Draft) -> None:
-        draft.put_member(Membership(group="g", instance=uuid_of("a"), generation=3, last_here_at_s=1.0))
-        draft.put_group(GroupRule(id="g", policy="anti-affinity"))
-        draft.set_maintenance(Maintenance(reason="new disk", since="then"))
+        draft.put(Membership(group="g", instance=uuid_of("a"), generation=3, last_here_at_s=1.0))
+        draft.put(GroupRule(id="g", policy="anti-affinity"))
+        draft.set(Maintenance, Maintenance(reason="new disk", since="then"))
         draft.note(Step(sequence=0, at="", event="maintenance"))
 
     world.do(more)

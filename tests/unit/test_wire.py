@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 import agent.core
 import agent.formats
 from agent.core.claim.values import Record
+from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuMask, CpuSet
 from agent.core.guest import GuestCell, MemoryDevice
 from agent.core.pci import PciAddress, PciDevice
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostCell, PagePool
 from agent.core.usage import Folded
+from agent.core.usage.rows import CpuHolder
 from agent.core.values import Value
 from agent.errors import WireError
 from agent.formats import wire
@@ -97,6 +99,8 @@ def anything(kind: Any) -> st.SearchStrategy[Any]:
         return st.builds(kind, **{name: anything(hints[name]) for name in names})
     raise AssertionError(f"no way to draw a {kind}: add it to LEAVES")
 
+
+LEAVES[CpuHolder] = st.builds(CpuHolder, cpu=st.integers(0, 1023), owners=anything(tuple[Owner, ...]))
 
 VALUES = [kind for kind in all_values() if kind not in NEVER_WRITTEN]
 

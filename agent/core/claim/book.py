@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+import itertools
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from immutables import Map
 
+from agent.core.claim.shelves import ONLY, SHELF_OF, SHELVES, SINGLES, MemberKey, Shelf, Shelved, Single
 from agent.core.claim.table import Event, after
 from agent.core.claim.values import (
     Boot,
@@ -17,6 +19,7 @@ from agent.core.claim.values import (
     Departure,
     Ending,
     GroupRule,
+    Horizon,
     Maintenance,
     Membership,
     Moment,
@@ -33,14 +36,11 @@ from agent.core.pci import PciAddress
 _NONE: Map[str, object] = Map()
 
 
-MemberKey = tuple[str, str]
-"""Group and instance."""
-
-
 class Book(NamedTuple):
     """sequence: of the last step. claims: those that have not ended, by id. of: their ids by instance. tombstones: by
-    claim id; ends: their ids by instance, the earliest first. members: by group and instance; groups: by id. moves: by
-    id. departures: by instance. failures: the oldest first.
+    claim id; ends: their ids by instance, the earliest first; graves: their ids by the step that ended them, of which
+    oldest is the first. members: by group and instance; groups: by id. moves: by id. departures: by instance. failures:
+    the oldest first. horizon: None: nobody knows how far promises reach.
 
     Maps of `immutables`: the next book shares all but what changed, whatever the number of claims.
     """
@@ -50,6 +50,8 @@ class Book(NamedTuple):
     of: Map[str, tuple[str, ...]] = cast("Map[str, tuple[str, ...]]", _NONE)
     tombstones: Map[str, Tombstone] = cast("Map[str, Tombstone]", _NONE)
     ends: Map[str, tuple[str, ...]] = cast("Map[str, tuple[str, ...]]", _NONE)
+    graves: Map[int, str] = cast("Map[int, str]", _NONE)
+    oldest: int = 0
     members: Map[MemberKey, Membership] = cast("Map[MemberKey, Membership]", _NONE)
     groups: Map[str, GroupRule] = cast("Map[str, GroupRule]", _NONE)
     moves: Map[str, Move] = cast("Map[str, Move]", _NONE)
@@ -57,6 +59,7 @@ class Book(NamedTuple):
     failures: tuple[BuildFailure, ...] = ()
     maintenance: Maintenance | None = None
     boot: Boot | None = None
+    horizon: Horizon | None = None
     spent: Map[PciAddress, SpentDevice] = cast("Map[PciAddress, SpentDevice]", _NONE)
 
     def claims_of(self, instance: str) -> tuple[Claim, ...]:
@@ -67,20 +70,27 @@ class Book(NamedTuple):
         """The claim that says why it is here."""
         return next((claim for claim in self.claims_of(instance) if claim.role == "owner"), None)
 
-
-def member_key(group: str, instance: str) -> str:
-    """Of a membership's row; a uuid has no space."""
-    return f"{instance} {group}"
-
-
-def member_of_key(key: str) -> MemberKey:
-    """The inverse of `member_key`."""
-    instance, _, group = key.partition(" ")
-    return (group, instance)
+    def row(self, kind: str, key: str) -> RecordValue | None:
+        """What the journal should have under this kind and key."""
+        if kind == "build_failure":
+            return next((one for one in self.failures if one.claim_id == key), None)
+        if kind in SINGLES.values():
+            return cast("RecordValue | None", getattr(self, kind))
+        if kind in SHELF_OF:
+            shelf = SHELF_OF[kind]
+            return cast("RecordValue | None", getattr(self, shelf.field).get(shelf.key_of(key)))
+        return self.claims.get(key) if kind == "claim" else self.tombstones.get(key)
 
 
 def _without(ids: tuple[str, ...], claim_id: str) -> tuple[str, ...]:
     return tuple(one for one in ids if one != claim_id)
+
+
+def _first_from(at: int, graves: Map[int, str]) -> int:
+    """The first grave from there on; 0: there is none. A handful of steps lie between two."""
+    if not graves:
+        return 0
+    return next(number for number in itertools.count(at) if number in graves)
 
 
 class IllegalStep(Exception):
@@ -152,15 +162,26 @@ class Draft:
         self.note_event(claim, "commit-failed", "ended")
         self._drop(claim)
 
-    def take_out(self, claim_id: str) -> None:
-        """As if the claim had never been made."""
-        claim = self.book.claims.get(claim_id)
-        if claim is not None:
-            self._drop(claim)
-
     def note_row(self, kind: str, key: str, value: RecordValue | None) -> None:
         """Have the journal store a row that has not changed, since nobody knows what it has."""
         self._record(kind, key, value)
+
+    def put_back(self, kind: str, key: str, was: RecordValue | None) -> None:
+        """A row of any kind as it was before a change that is undone; None: there was none."""
+        is_now = self.book.row(kind, key)
+        match was if was is not None else is_now:
+            case Claim() as claim:
+                self._drop(claim) if was is None else self._put(claim)
+            case Tombstone() as tombstone:
+                self.unbury(key) if was is None else self.bury(tombstone)
+            case BuildFailure() as failure:
+                self.drop_failure(failure) if was is None else self.put_failure(failure)
+            case Maintenance() | Boot() | Horizon() as single:
+                self.set(type(single), None if was is None else single)
+            case None:
+                pass
+            case shelved:
+                self.drop(shelved) if was is None else self.put(shelved)
 
     def foretell(self, change: Change) -> None:
         """Have the journal store a change of this book together with this one, which for the time being leaves the
@@ -228,20 +249,36 @@ class Draft:
         )
 
     def bury(self, tombstone: Tombstone) -> Tombstone:
-        """Remember it."""
-        book, uuid, ends = self.book, tombstone.instance, self.book.ends
-        if uuid:
-            ends = ends.set(uuid, (*_without(ends.get(uuid, ()), tombstone.claim_id), tombstone.claim_id))
-        self.book = book._replace(tombstones=book.tombstones.set(tombstone.claim_id, tombstone), ends=ends)
-        self._record("tombstone", tombstone.claim_id, tombstone)
+        """Remember it; where that is one too many, forget the oldest."""
+        claim_id, uuid, at = tombstone.claim_id, tombstone.instance, tombstone.sequence
+        if claim_id in self.book.tombstones:
+            self.unbury(claim_id)
+        book = self.book
+        ends = book.ends.set(uuid, (*book.ends.get(uuid, ()), claim_id)) if uuid else book.ends
+        self.book = book._replace(
+            tombstones=book.tombstones.set(claim_id, tombstone),
+            ends=ends,
+            graves=book.graves.set(at, claim_id),
+            oldest=min(book.oldest, at) if book.graves else at,
+        )
+        self._record("tombstone", claim_id, tombstone)
+        while len(self.book.tombstones) > max(1, self.rules.most_tombstones) and self.book.graves:
+            self.unbury(self.book.graves[self.book.oldest])
         return tombstone
 
     def unbury(self, claim_id: str) -> None:
         """Forget it."""
-        book, uuid = self.book, self.book.tombstones[claim_id].instance
+        book, tombstone = self.book, self.book.tombstones[claim_id]
+        uuid, at = tombstone.instance, tombstone.sequence
         left = _without(book.ends.get(uuid, ()), claim_id)
         ends = book.ends.set(uuid, left) if left else book.ends.delete(uuid) if uuid else book.ends
-        self.book = book._replace(tombstones=book.tombstones.delete(claim_id), ends=ends)
+        graves = book.graves.delete(at) if book.graves.get(at) == claim_id else book.graves
+        self.book = book._replace(
+            tombstones=book.tombstones.delete(claim_id),
+            ends=ends,
+            graves=graves,
+            oldest=_first_from(book.oldest, graves),
+        )
         self._record("tombstone", claim_id, None)
 
     def change(self, claim: Claim, **changes: object) -> Claim:
@@ -258,62 +295,38 @@ class Draft:
             self.book = self.book._replace(claims=self.book.claims.set(claim.claim_id, later))
             self._touched.add(claim.instance.uuid)
             self._record("claim", claim.claim_id, later, is_urgent=False)
+            self._reach(later)
         return later
 
     # --- what goes with them -------------------------------------------------------------------
 
-    def put_member(self, member: Membership) -> None:
+    def put(self, value: Shelved) -> None:
         """Add it, or what is newer of it."""
-        key = (member.group, member.instance)
-        if self.book.members.get(key) != member:
-            self.book = self.book._replace(members=self.book.members.set(key, member))
-            self._record("membership", member_key(*key), member)
-            self._touched.add(member.instance)
+        shelf = SHELVES[type(value)]
+        key = shelf.key(value)
+        if getattr(self.book, shelf.field).get(key) != value:
+            self._shelve(shelf, key, value)
+            self._touch(value)
 
-    def drop_member(self, group: str, instance: str) -> None:
-        """It is in the group no more."""
-        if (group, instance) in self.book.members:
-            self.book = self.book._replace(members=self.book.members.delete((group, instance)))
-            self._record("membership", member_key(group, instance), None)
-            self._touched.add(instance)
+    def drop(self, value: Shelved) -> None:
+        """Forget it, whatever is known of it now."""
+        shelf = SHELVES[type(value)]
+        key = shelf.key(value)
+        if key in getattr(self.book, shelf.field):
+            self._shelve(shelf, key, None)
+            self._touch(value)
 
-    def put_group(self, rule: GroupRule) -> None:
-        """The newest of a group."""
-        if self.book.groups.get(rule.id) != rule:
-            self.book = self.book._replace(groups=self.book.groups.set(rule.id, rule))
-            self._record("group", rule.id, rule)
+    def set(self, kind: type[Single], value: Single | None) -> None:
+        """What there is one of, or (None) no more."""
+        name = SINGLES[kind]
+        if getattr(self.book, name) != value:
+            self._replace(name, value)
+            self._record(name, ONLY, value)
 
-    def drop_group(self, group: str) -> None:
-        """Forget its rule."""
-        if group in self.book.groups:
-            self.book = self.book._replace(groups=self.book.groups.delete(group))
-            self._record("group", group, None)
-
-    def put_move(self, move: Move) -> None:
-        """Open it, or what has become of it."""
-        if self.book.moves.get(move.move_id) != move:
-            self.book = self.book._replace(moves=self.book.moves.set(move.move_id, move))
-            self._record("move", move.move_id, move)
-
-    def drop_move(self, move_id: str) -> None:
-        """Forget it."""
-        if move_id in self.book.moves:
-            self.book = self.book._replace(moves=self.book.moves.delete(move_id))
-            self._record("move", move_id, None)
-
-    def put_departure(self, departure: Departure) -> None:
-        """The instance has left."""
-        if self.book.departures.get(departure.instance) != departure:
-            self.book = self.book._replace(departures=self.book.departures.set(departure.instance, departure))
-            self._record("departure", departure.instance, departure)
-            self._touched.add(departure.instance)
-
-    def drop_departure(self, instance: str) -> None:
-        """The instance is back."""
-        if instance in self.book.departures:
-            self.book = self.book._replace(departures=self.book.departures.delete(instance))
-            self._record("departure", instance, None)
-            self._touched.add(instance)
+    def begin_boot(self) -> None:
+        """The host has been booted since, or this is the first start."""
+        if self.book.boot is None or self.book.boot.boot_id != self.now.boot_id:
+            self.set(Boot, Boot(boot_id=self.now.boot_id, since=self.now.wall))
 
     def put_failure(self, failure: BuildFailure) -> None:
         """A build has failed; of one claim the last time counts."""
@@ -326,32 +339,6 @@ class Draft:
         """It counts no more."""
         self.book = self.book._replace(failures=tuple(one for one in self.book.failures if one != failure))
         self._record("build_failure", failure.claim_id, None)
-
-    def set_maintenance(self, maintenance: Maintenance | None) -> None:
-        """Begin, change or (None) end it."""
-        if self.book.maintenance != maintenance:
-            self.book = self.book._replace(maintenance=maintenance)
-            self._record("maintenance", "host", maintenance)
-
-    def begin_boot(self) -> None:
-        """The host has been booted since, or this is the first start."""
-        if self.book.boot is None or self.book.boot.boot_id != self.now.boot_id:
-            boot = Boot(boot_id=self.now.boot_id, since=self.now.wall)
-            self.book = self.book._replace(boot=boot)
-            self._record("boot", "host", boot)
-
-    def put_spent(self, spent: SpentDevice) -> None:
-        """A device has had its one use."""
-        self.book = self.book._replace(spent=self.book.spent.set(spent.address, spent))
-        self._record("spent_device", str(spent.address), spent)
-        self._touched.add(spent.instance)
-
-    def drop_spent(self, address: PciAddress) -> None:
-        """It is as good as new."""
-        spent = self.book.spent[address]
-        self.book = self.book._replace(spent=self.book.spent.delete(address))
-        self._record("spent_device", str(address), None)
-        self._touched.add(spent.instance)
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -397,6 +384,25 @@ class Draft:
         self.book = book._replace(claims=book.claims.set(claim.claim_id, claim), of=book.of.set(uuid, ids))
         self._touched.add(uuid)
         self._record("claim", claim.claim_id, claim)
+        self._reach(claim)
+
+    def _reach(self, claim: Claim) -> None:
+        """Whoever finds this journal damaged has to know how long it may have been relied on."""
+        horizon, ttl_s = self.book.horizon, min(claim.ttl_s, self.rules.most_ttl_s)
+        if horizon is not None and claim.deadline is not None and ttl_s > horizon.longest_ttl_s:
+            self.set(Horizon, msgspec.structs.replace(horizon, longest_ttl_s=ttl_s))
+
+    def _replace(self, field: str, content: Any) -> None:
+        self.book = self.book._replace(**{field: content})
+
+    def _touch(self, value: Shelved) -> None:
+        if isinstance(value, Membership | Departure | SpentDevice):
+            self._touched.add(value.instance)
+
+    def _shelve(self, shelf: Shelf, key: object, value: Shelved | None) -> None:
+        held = getattr(self.book, shelf.field)
+        self._replace(shelf.field, held.delete(key) if value is None else held.set(key, value))
+        self._record(shelf.kind, shelf.row(key), value)
 
     def _drop(self, claim: Claim) -> None:
         book, uuid = self.book, claim.instance.uuid

@@ -200,7 +200,7 @@ def _come_back(draft: Draft, departure: Departure, seen: Sighting | None) -> Non
     owner = draft.book.owner_of(departure.instance)
     is_here_by_claim = owner is not None and owner.state not in _TO_COME
     if is_here_by_claim or (seen is not None and _is_back(departure, seen)):
-        draft.drop_departure(departure.instance)
+        draft.drop(departure)
 
 
 def _is_back(departure: Departure, seen: Sighting) -> bool:

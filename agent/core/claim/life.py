@@ -138,20 +138,18 @@ def prune(draft: Draft, sightings: Sightings) -> None:
     instance has left of which nothing else is known. sightings: of all that is here."""
     book, rules = draft.book, draft.rules
     horizon = draft.now.wall_s - rules.keep_s
-    kept = sorted((one.at_s, one.claim_id) for one in book.tombstones.values())
-    surplus = max(0, len(kept) - rules.most_tombstones)
-    for number, (at_s, claim_id) in enumerate(kept):
-        if number < surplus or at_s < horizon:
-            draft.unbury(claim_id)
+    for tombstone in tuple(book.tombstones.values()):
+        if tombstone.at_s < horizon:
+            draft.unbury(tombstone.claim_id)
     for move in tuple(book.moves.values()):
         if move.outcome is not None and move.at_s < horizon:
-            draft.drop_move(move.move_id)
+            draft.drop(move)
     for failure in book.failures:
         if failure.at_s < draft.now.wall_s - rules.failure_window_s:
             draft.drop_failure(failure)
-    for uuid in book.departures:
+    for uuid, departure in book.departures.items():
         if uuid not in sightings and uuid not in book.of and uuid not in draft.book.ends:
-            draft.drop_departure(uuid)
+            draft.drop(departure)
     prune_members(draft, sightings)
 
 

@@ -180,7 +180,7 @@ def _opened(
         made = msgspec.structs.replace(
             made, source=source or known.source, destination=destination or known.destination, opened_at=known.opened_at
         )
-    draft.put_move(made)
+    draft.put(made)
     return made
 
 

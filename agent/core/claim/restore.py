@@ -15,6 +15,7 @@ from agent.core.claim.values import (
     Claim,
     Departure,
     GroupRule,
+    Horizon,
     Maintenance,
     Membership,
     Move,
@@ -46,12 +47,15 @@ def book_of(records: Iterable[Record], sequence: int) -> Book:
         of=Map(of),
         tombstones=Map({one.claim_id: one for one in tombstones}),
         ends=Map(ends),
+        graves=Map({one.sequence: one.claim_id for one in tombstones}),
+        oldest=tombstones[0].sequence if tombstones else 0,
         members=Map({(one.group, one.instance): one for one in values if isinstance(one, Membership)}),
         groups=Map({one.id: one for one in values if isinstance(one, GroupRule)}),
         moves=Map({one.move_id: one for one in values if isinstance(one, Move)}),
         departures=Map({one.instance: one for one in values if isinstance(one, Departure)}),
         failures=tuple(sorted(failures, key=lambda one: (one.at_s, one.claim_id))),
         maintenance=maintenance[-1] if maintenance else None,
+        horizon=next((one for one in values if isinstance(one, Horizon)), None),
         boot=next((one for one in values if isinstance(one, Boot)), None),
         spent=Map({one.address: one for one in values if isinstance(one, SpentDevice)}),
     )
@@ -72,7 +76,7 @@ def restarted(draft: Draft, was_boot: str | None) -> None:
             steps.with_grace(draft, there, draft.rules.restart_grace_s)
     if not is_same_boot:
         for departure in tuple(draft.book.departures.values()):
-            draft.put_departure(msgspec.structs.replace(departure, run=None, at_s=None))
+            draft.put(msgspec.structs.replace(departure, run=None, at_s=None))
 
 
 def _after_boot(draft: Draft, claim: Claim) -> Claim:

@@ -184,7 +184,7 @@ def set_group(draft: Draft, group: Group, sightings: Sightings) -> None:
         _put_member(draft, group, uuid)
     for member in members_of(draft.book, group.id):
         if _is_older(member.generation, group.generation):
-            draft.drop_member(group.id, member.instance)
+            draft.drop(member)
     _put_rule(draft, group, is_list=True)
     if draft.book is not before:
         seated = MappingProxyType({group.id: len(seats(draft.book, sightings, group.id))})
@@ -197,7 +197,7 @@ def leave_groups(draft: Draft, uuid: str) -> None:
     for group_id in draft.book.groups:
         member = draft.book.members.get((group_id, uuid))
         if member is not None and member.generation is None:
-            draft.put_member(msgspec.structs.replace(member, is_ended=True))
+            draft.put(msgspec.structs.replace(member, is_ended=True))
 
 
 def prune_members(draft: Draft, sightings: Sightings) -> None:
@@ -206,17 +206,17 @@ def prune_members(draft: Draft, sightings: Sightings) -> None:
     left: set[str] = set()
     for (group_id, uuid), member in tuple(draft.book.members.items()):
         if _is_over(draft.book, member, sightings.get(uuid)):
-            draft.drop_member(group_id, uuid)
+            draft.drop(member)
         elif _is_here(draft.book, sightings, uuid):
             left.add(group_id)
             _note_here(draft, member)
         elif now_s - member.last_here_at_s > keep_s:
-            draft.drop_member(group_id, uuid)
+            draft.drop(member)
         else:
             left.add(group_id)
     for rule in tuple(draft.book.groups.values()):
         if rule.id not in left and now_s - rule.told_at_s > keep_s:
-            draft.drop_group(rule.id)
+            draft.drop(rule)
 
 
 def members_of(book: Book, group_id: str) -> tuple[Membership, ...]:
@@ -344,7 +344,7 @@ def _put_member(draft: Draft, group: Group, uuid: str) -> None:
         is_unnumbered = generation is None or was.generation is None
         generation = None if is_unnumbered else max(was.generation or 0, generation or 0)
     here_at_s = _noted(draft, 0.0 if was is None else was.last_here_at_s)
-    draft.put_member(Membership(group=group.id, instance=uuid, generation=generation, last_here_at_s=here_at_s))
+    draft.put(Membership(group=group.id, instance=uuid, generation=generation, last_here_at_s=here_at_s))
 
 
 def _put_rule(draft: Draft, group: Group, *, is_list: bool = False) -> None:
@@ -361,7 +361,7 @@ def _put_rule(draft: Draft, group: Group, *, is_list: bool = False) -> None:
     if was is not None and not _replaces(group, was, is_list=is_list):
         rule = was
     listed = max((number for number in numbers if number is not None), default=None)
-    draft.put_group(msgspec.structs.replace(rule, listed=listed, told_at_s=told_at_s))
+    draft.put(msgspec.structs.replace(rule, listed=listed, told_at_s=told_at_s))
 
 
 def _replaces(group: Group, was: GroupRule, *, is_list: bool = False) -> bool:
@@ -377,7 +377,7 @@ def _replaces(group: Group, was: GroupRule, *, is_list: bool = False) -> bool:
 def _note_here(draft: Draft, member: Membership) -> None:
     here_at_s = _noted(draft, member.last_here_at_s)
     if here_at_s != member.last_here_at_s:
-        draft.put_member(msgspec.structs.replace(member, last_here_at_s=here_at_s))
+        draft.put(msgspec.structs.replace(member, last_here_at_s=here_at_s))
 
 
 def _noted(draft: Draft, at_s: float) -> float:

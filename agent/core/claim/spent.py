@@ -35,14 +35,14 @@ def note_spent(
         held = holds.get(uuid)
         for address in held.devices if held is not None and seen.is_active else ():
             if address in once and address not in draft.book.spent:
-                draft.put_spent(SpentDevice(address=address, instance=uuid, name=seen.name, at=draft.now.wall))
+                draft.put(SpentDevice(address=address, instance=uuid, name=seen.name, at=draft.now.wall))
 
 
 def offer_again(draft: Draft, address: PciAddress) -> SpentDevice:
     """The operator says that the device is clean. Raises KeyError when it is not spent."""
     spent = draft.book.spent[address]
     draft.note(Step(sequence=0, at="", event="device-offered", instance=spent.instance, note=str(address)))
-    draft.drop_spent(address)
+    draft.drop(spent)
     return spent
 
 

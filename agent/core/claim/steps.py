@@ -190,7 +190,7 @@ def close_move(draft: Draft, move_id: str, outcome: Outcome) -> None:
     move = draft.book.moves.get(move_id)
     if move is not None and move.outcome is None:
         now = draft.now
-        draft.put_move(msgspec.structs.replace(move, outcome=outcome, finished_at=now.wall, at_s=now.wall_s))
+        draft.put(msgspec.structs.replace(move, outcome=outcome, finished_at=now.wall, at_s=now.wall_s))
 
 
 def depart(draft: Draft, uuid: str, moved_to: str | None, seen: Sighting | None) -> None:
@@ -200,10 +200,10 @@ def depart(draft: Draft, uuid: str, moved_to: str | None, seen: Sighting | None)
     """
     now, known = draft.now, draft.book.departures.get(uuid)
     if moved_to is None and known is not None and (known.moved_to is not None or known.at_s is None):
-        draft.put_departure(Departure(instance=uuid, at=now.wall))
+        draft.put(Departure(instance=uuid, at=now.wall))
         return
     run = None if seen is None or seen.run == RunIdentity() else seen.run
-    draft.put_departure(Departure(instance=uuid, at=now.wall, moved_to=moved_to, run=run, at_s=now.monotonic_s))
+    draft.put(Departure(instance=uuid, at=now.wall, moved_to=moved_to, run=run, at_s=now.monotonic_s))
 
 
 def undo(

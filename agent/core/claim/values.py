@@ -223,6 +223,14 @@ class Boot(Value, frozen=True, kw_only=True):
     since: str
 
 
+class Horizon(Value, frozen=True, kw_only=True):
+    """How far promises reach. longest_ttl_s: the longest time that any claim was ever given. sure_at: once a journal
+    was damaged, the moment at which all that it may have lost has run out; None: nothing was lost."""
+
+    longest_ttl_s: float
+    sure_at: Deadline | None = None
+
+
 class Step(Value, frozen=True, kw_only=True):
     """One row of the journal's history, in the order in which things became so. event: of `core/claim/table`, or
     "refused", "group-set", "maintenance", "forgotten", "departed". before, after: states of the claim, None where there
@@ -247,7 +255,17 @@ class Step(Value, frozen=True, kw_only=True):
 
 
 RecordValue = (
-    Claim | Tombstone | Membership | GroupRule | Move | Maintenance | Departure | BuildFailure | Boot | SpentDevice
+    Claim
+    | Tombstone
+    | Membership
+    | GroupRule
+    | Move
+    | Maintenance
+    | Departure
+    | BuildFailure
+    | Boot
+    | SpentDevice
+    | Horizon
 )
 
 
@@ -272,6 +290,7 @@ RECORDS: ReadOnlyMap[str, type[Value]] = MappingProxyType(
         "build_failure": BuildFailure,
         "boot": Boot,
         "spent_device": SpentDevice,
+        "horizon": Horizon,
     }
 )
 """What the value of each kind of row is."""
