@@ -24,7 +24,9 @@ class ForgetInstance(AgentCommand):
         """Adds the instance."""
         parser = super().get_parser(prog_name)
         parser.add_argument("instance", metavar="UUID", help="of the instance")
-        parser.add_argument("--moved-to", metavar="HOST", help="the host where it lives now")
+        parser.add_argument(
+            "--moved-to", metavar="HOST", help="the host where it lives now; without it, that is taken back"
+        )
         return parser
 
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
