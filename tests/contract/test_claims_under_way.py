@@ -20,7 +20,7 @@ from agent.core.guest import RunIdentity
 from agent.core.instance import Group
 from agent.handlers import LatestHostFacts
 from tests.at_work import AtWork, asked, pinned
-from tests.builders import guest
+from tests.builders import guest, qemu
 
 GROUP = Group(id="g", policy="anti-affinity")
 WAIT_S = 60.0
@@ -159,3 +159,19 @@ def test_the_steps_tell_until_when_a_claim_that_was_replaced_has_held(agent: AtW
         ("admitted", "c2", "reserved"),
         ("committed", "c1", "ended"),
     ]
+
+
+def test_a_change_in_place_cannot_replace_the_claim_that_it_changes(agent: AtWork) -> None:
+    agent.granted(asked("c1", "a", pinned(2)))
+    run = RunIdentity(libvirt_id=1, pid=100)
+    for _ in range(3):
+        agent.look(guest("a", {0: 2, 1: 3}, run=run), living=[qemu("a", pid=100)])
+    assert agent.book.claims["c1"].state == "resident"
+    before = agent.book
+    context = ClaimContext(replaces="c1", move_id="m")
+    refusal = agent.refused(asked("c2", "a", pinned(3), kind="resize", context=context))
+    assert (refusal.code, refusal.retry, refusal.claim_id) == ("InvalidRequest", "never", "c1")
+    assert agent.book == before
+    assert (
+        agent.granted(asked("c2", "a", pinned(3), kind="resize", context=ClaimContext(move_id="m"))).role == "in_place"
+    )

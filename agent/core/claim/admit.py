@@ -240,7 +240,7 @@ def _grounds(request: ClaimRequest, role: Role, snapshot: Snapshot, now: Moment)
 def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[ClaimRefusal]:
     """What of the same instance is in the way: at most one owner, one incoming or in-place claim, one open move."""
     book, uuid = snapshot.book, request.instance.uuid
-    yield from _bad_replacement(request, book)
+    yield from _bad_replacement(request, book, role)
     if (taken := moves.taken(book, request.context.move_id, uuid)) is not None:
         yield ClaimRefusal(code="ClaimConflict", message=taken, retry="never", claim_id=request.claim_id)
     others = [claim for claim in book.claims_of(uuid) if claim.claim_id != request.context.replaces]
@@ -273,7 +273,8 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
         yield ClaimRefusal(code="ClaimNotFound", message=message, retry="elsewhere")
 
 
-def _bad_replacement(request: ClaimRequest, book: Book) -> Iterator[ClaimRefusal]:
+def _bad_replacement(request: ClaimRequest, book: Book, role: Role | None = None) -> Iterator[ClaimRefusal]:
+    """role: of the claim that is asked for; None: whatever it is."""
     named = request.context.replaces
     if named is None or named in book.tombstones:
         return
@@ -284,6 +285,12 @@ def _bad_replacement(request: ClaimRequest, book: Book) -> Iterator[ClaimRefusal
     elif not steps.may(claim, "replace"):
         message = f"context.replaces names claim {named}, which is {claim.state} and cannot be replaced now"
         yield ClaimRefusal(code="InstanceBusy", message=message, retry="later", claim_id=named)
+    elif role == "in_place" and claim.role == "owner":
+        message = (
+            f"context.replaces names claim {named}, by which the guest is here: a change in place stands beside that"
+            " until the move is finished. Leave it out of the context"
+        )
+        yield ClaimRefusal(code="InvalidRequest", message=message, retry="never", claim_id=named)
 
 
 def _group_violated(request: ClaimRequest, role: Role, snapshot: Snapshot, host: str) -> GroupViolated | None:
