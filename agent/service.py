@@ -11,6 +11,7 @@ sys.modules["eventlet"] = None  # type: ignore[assignment]  # oslo imports it wh
 import contextlib
 import logging
 import os
+import queue
 import shlex
 import shutil
 import signal
@@ -57,6 +58,9 @@ STUCK_AFTER_INTERVALS = 2
 STUCK_AFTER_CALLS = 4
 """Passes are called stuck when none ended for so many intervals and, on top, as long as so many calls to libvirt may
 take: a frozen libvirtd makes a pass wait for the list, the capabilities, the node devices and some domains."""
+
+FROZEN_S = 5.0
+"""When the main thread has its turn so much later than it should, the process or the whole host was frozen."""
 
 STOP_TIMEOUT_S = 5.0
 
@@ -181,11 +185,15 @@ class Service:
 
     def _serve_signals(self) -> None:
         every_s = self._notifier.watchdog_interval_s or FEED_EVERY_S
+        signals, turn_at = taken_signals(), time.monotonic()
         while True:
-            taken = signal.sigtimedwait(SIGNALS, every_s)
+            taken = next_signal(signals, every_s)
+            before, turn_at = turn_at, time.monotonic()
+            if turn_at - before > every_s + FROZEN_S:  # nobody had a turn: the pass that is due gets its time anew
+                self._pass_ended_at = turn_at
             if self.why_stuck() is None:
                 self._show_life(2 * every_s)
-            if taken is not None and taken.si_signo != signal.SIGHUP:
+            if taken is not None and taken != signal.SIGHUP:
                 return
             if taken is not None:
                 self._reload()
@@ -276,6 +284,7 @@ class Service:
             self._notifier.status(line)
 
     def _report_journal(self) -> None:
+        self._claims.settle_damage()
         self._report_source("journal", self._journal.problem or self._claims.damaged)
 
     def _report_source(self, name: str, problem: str | None) -> None:
@@ -408,6 +417,30 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
+
+
+def taken_signals() -> queue.Queue[int]:
+    """Where a thread puts each of SIGNALS that comes, one at a time: those that come meanwhile are as many as one.
+
+    Not sigtimedwait: of a process that was stopped and goes on after the time is over, Python 3.11 has it return a
+    signal that nobody sent, made of what lay in memory.
+    """
+    taken: queue.Queue[int] = queue.Queue(maxsize=1)
+
+    def take() -> None:
+        while True:
+            taken.put(signal.sigwait(SIGNALS))
+
+    threading.Thread(target=take, name="signals", daemon=True).start()
+    return taken
+
+
+def next_signal(taken: queue.Queue[int], timeout_s: float) -> int | None:
+    """The next that has come, None when none does in time."""
+    try:
+        return taken.get(timeout=timeout_s)
+    except queue.Empty:
+        return None
 
 
 def _begin(state_path: Path, lock: StateLock) -> tuple[Store, Identity, dict[str, Since], Stored]:

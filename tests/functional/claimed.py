@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -86,11 +87,10 @@ class Claimed:
         """A place for a guest, under its name as claim id. Raises RequestRefused."""
         spec = request.from_words(vcpus=vcpus, memory_mb=16, extra_specs=extra_specs)
         asked = wire.to_builtins(spec)
-        uuid = f"00000000-0000-4000-8000-{next(self._numbers):012d}"
         document = {
             "claim_id": name,
             "kind": "build",
-            "instance": {"uuid": uuid, "name": name},
+            "instance": {"uuid": str(uuid.uuid4()), "name": name},
             "spec": {key: asked[key] for key in ("flavor",)},
             "context": {} if ttl_s is None else {"ttl_s": ttl_s},
         }
@@ -124,9 +124,17 @@ class Claimed:
                     return view
             return None
 
-        found = wait_until(is_so, f"claim {name} to be {' or '.join(states)} ({domain})", WAIT_S)
+        try:
+            found = wait_until(is_so, f"claim {name} to be {' or '.join(states)} ({domain})", WAIT_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self._as_told(name)}") from error
         assert found is not None
         return found
+
+    def _as_told(self, name: str) -> str:
+        report = self.daemon.report()
+        listed = self.libvirtd.virsh("list", "--all").split("\n")
+        return f"{self.of(name)}; {self.guest(report, name)}; {report.health}; {listed}; log:\n{self.daemon.log()}"
 
     def _seen(self, name: str) -> str:
         found = self.guest(self.daemon.report(), name)
@@ -180,7 +188,7 @@ class Claimed:
     def check(self) -> None:
         """What the books say is what libvirt and the kernel say; all adds up, and nobody has anything twice."""
         report, claims = self.daemon.report(), self.client().list_claims().claims
-        assert report.conflicts == ()
+        assert report.conflicts == (), [row.cause for row in report.conflicts]
         held = {view.claim_id: view.holds.cpus for view in claims if view.holds is not None}
         assert sum(map(len, held.values())) == len(_union(held.values()))
         running = set(self.libvirtd.virsh("list", "--name").split())

@@ -23,6 +23,9 @@ from tests.functional.lab import Guest, Libvirtd, wait_until
 MakeGuest = Callable[..., Guest]
 PATIENCE_S = 60.0
 WATCHDOG_S = 1.0
+FROZEN_S = 8.0
+"""Passes may take six, as QUICK has it."""
+
 QUICK = "[tracker]\ninterval=1\n[libvirt]\ncall_timeout=1\nkeepalive_interval=1\nkeepalive_count=2\n"
 
 
@@ -186,6 +189,22 @@ def test_a_pass_that_only_takes_long_does_not_stop_the_watchdog(daemon: Daemon, 
     daemon.wait_for(lambda told: any(one.name == "sysfs" and not one.ok for one in told.health.sources), "a late pass")
     manager.drain()
     manager.wait_for("WATCHDOG=1", times=8)
+    assert probe(daemon, "/livez") == (200, "ok")
+
+
+def test_a_daemon_that_was_frozen_feeds_the_watchdog_first_of_all(daemon: Daemon, manager: Manager) -> None:
+    """systemd/systemd#20284. It is frozen in a pass, and for longer than a pass may take."""
+    daemon.start()
+    manager.wait_for("READY=1")
+    manager.wait_for("WATCHDOG=1")
+    fifo = stuck(daemon)
+    daemon.process.send_signal(signal.SIGSTOP)
+    time.sleep(FROZEN_S)
+    manager.drain()
+    daemon.process.send_signal(signal.SIGCONT)
+    assert manager.next(PATIENCE_S) == "WATCHDOG=1"
+    go_on(fifo)
+    manager.wait_for("WATCHDOG=1", times=3)
     assert probe(daemon, "/livez") == (200, "ok")
 
 
