@@ -164,6 +164,7 @@ class AtWork:
     def look(self, *guests: Sighting, after_s: float = 10.0, living: Sequence[LivingProcess] = ()) -> Snapshot:
         """A pass that finds exactly these guests."""
         at = self.begin_look(after_s)
+        self.claims.settle_damage()
         return self.tracker.take_in(
             Findings(
                 topology=self.host.topology,

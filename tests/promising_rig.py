@@ -131,6 +131,7 @@ class PromisingRig(Rig):
 
     def _on_pass(self, before: Snapshot, after: Snapshot) -> None:
         super()._on_pass(before, after)
+        self.claims.settle_damage()
         problem = self.journal.problem or self.claims.damaged
         self.tracker.report_source(SourceState(name="journal", read_at=None if problem else self.now, problem=problem))
 

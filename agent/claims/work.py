@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
@@ -9,7 +11,7 @@ from typing import Protocol, TypeVar
 from agent.claims.admissions import Admissions
 from agent.claims.answers import Granted, GroupView, claim_in, unknown
 from agent.claims.commits import STALE_S, Commit, UnderWay, stalled, unavailable
-from agent.core.claim import judge, life, moves, seats, steps
+from agent.core.claim import horizon, judge, life, moves, seats, steps
 from agent.core.claim.book import Book, Draft, IllegalStep
 from agent.core.claim.refusal import ClaimRefusal
 from agent.core.claim.spent import offer_again
@@ -30,6 +32,7 @@ from agent.core.fit.host import HostFacts
 from agent.core.instance import Group, Instance
 from agent.core.pci import PciAddress
 from agent.core.snapshot import Snapshot
+from agent.core.words import count
 from agent.errors import JournalError
 from agent.tracker import Tracker, Writes
 
@@ -62,8 +65,8 @@ class Claims:
     ) -> None:
         self._tracker, self._journal, self._host = tracker, journal, host
         self._why_blind, self._reread = why_blind, reread
-        self._damaged = damaged
-        self._began_at_s = tracker.moment().monotonic_s
+        self._damaged, self._is_settling = damaged, False
+        tracker.transact(lambda _current, draft: horizon.begin(draft, damaged))
         self._admissions = Admissions(tracker, host=host, facts=facts, why_not_ready=self.why_not_ready)
 
     def claim(self, request: ClaimRequest) -> Granted | ClaimRefusal:
@@ -83,14 +86,31 @@ class Claims:
 
     def why_not_ready(self, snapshot: Snapshot) -> str | None:
         """Why nothing can be admitted now; None: it can."""
-        damaged = self.damaged
-        if damaged is not None and not self._is_past_all_promises(snapshot):
-            return f"journal-damaged: {damaged}"
+        damaged, left_s = self.damaged, horizon.left_s(snapshot.book, self._tracker.moment())
+        if damaged is not None and left_s > 0:
+            minutes = count(math.ceil(left_s / 60), "minute")
+            return f"journal-damaged: {damaged} Else all that may be lost has run out in {minutes}."
         return self._why_blind(snapshot)
 
-    def _is_past_all_promises(self, snapshot: Snapshot) -> bool:
-        """Whatever had been promised before the damage has run out by now, or has come and is seen."""
-        return self._tracker.moment().monotonic_s - self._began_at_s > max(snapshot.rules.ttl_s.values())
+    def settle_damage(self) -> None:
+        """Forget that the journal was damaged once all that it may have lost has run out. With each pass; never waits.
+
+        What is lost and does not run out by itself, such as the place of a guest that is off while it moves, nobody
+        here can know of.
+        """
+        if self._damaged is None or self._is_settling:
+            return
+        if horizon.left_s(self._tracker.snapshot.book, self._tracker.moment()) == 0:
+            self._is_settling = True
+            with contextlib.suppress(JournalError):  # closed: the next start will
+                self._journal.accept_damage(self._settled)
+
+    def _settled(self, problem: str | None) -> None:
+        """On the journal's thread."""
+        self._is_settling = False
+        if problem is None:
+            self._damaged = None
+            self._tracker.transact(lambda _current, draft: horizon.begin(draft, None))
 
     # --- what becomes of it --------------------------------------------------------------------------
 
@@ -290,11 +310,15 @@ class Claims:
     def accept_journal(self) -> ClaimRefusal | None:
         """The operator says that a damaged journal's books are right as they are."""
         commit = Commit()
-        self._journal.accept_damage(commit.settle)
-        problem = commit.outcome(STALE_S)
-        if problem is None:
-            self._damaged = None
-        return problem
+
+        def settle(problem: str | None) -> None:
+            try:
+                self._settled(problem)
+            finally:
+                commit.settle(problem)
+
+        self._journal.accept_damage(settle)
+        return commit.outcome(STALE_S)
 
     # --- reading -----------------------------------------------------------------------------------
 

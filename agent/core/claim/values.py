@@ -224,10 +224,11 @@ class Boot(Value, frozen=True, kw_only=True):
 
 
 class Horizon(Value, frozen=True, kw_only=True):
-    """How far promises reach. longest_ttl_s: the longest time that any claim was ever given. sure_at: once a journal
-    was damaged, the moment at which all that it may have lost has run out; None: nothing was lost."""
+    """How far promises reach. longest_ttl_s: the longest time that any claim was ever given. lost: what the journal
+    may have lost to damage, one sentence; None: nothing. sure_at: when all of that has run out."""
 
     longest_ttl_s: float
+    lost: str | None = None
     sure_at: Deadline | None = None
 
 
