@@ -1,4 +1,4 @@
-"""agentctl claim list, show, confirm, renew, abort, release, accept-observed."""
+"""agentctl claim list, show, confirm, renew, abort, release, accept-observed, recheck."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any
 from agent.cli import files, output
 from agent.cli.agent_command import AgentCommand
 from agent.cli.exits import BadArguments
+from agent.cli.guest_options import Once
 from agent.client import LocalClient
-from agent.errors import FormatError
+from agent.errors import FormatError, WireError
 from agent.formats import wire
+from agent.formats.claim_forms import GroupForm
 from agent.formats.claim_view import ClaimAnswer, ClaimView
 from agent.formats.xml_text import LONGEST_TEXT, parse_xml
 from agent.render.claim_text import ClaimPage, claim_line, claim_text, claims_text, held_cpus
 from agent.render.domain_parts import domain_parts, merged, xml_text
 
-COLUMNS = ("claim_id", "state", "kind", "role", "instance", "name", "cpus", "deadline_at", "group", "reason")
+COLUMNS = ("claim_id", "state", "kind", "role", "instance", "name", "cpus", "deadline_at", "group", "ending", "reason")
 FIELDS: Mapping[str, object] = MappingProxyType(
     dict.fromkeys((*ClaimView.__struct_fields__, *ClaimAnswer.__struct_fields__[1:]))
 )
@@ -43,6 +45,8 @@ def page_of(view: ClaimView) -> ClaimPage:
         holds=view.holds,
         reason=view.reason,
         ended=None if view.ended is None else view.ended.how,
+        ending=view.ending,
+        is_observed=view.kind is not None and view.binding is None and view.placement is None,
     )
 
 
@@ -66,6 +70,7 @@ def row_of(view: ClaimView) -> list[object]:
         cpus,
         view.deadline_at,
         view.group,
+        view.ending,
         view.reason,
     ]
 
@@ -227,6 +232,32 @@ class AcceptObserved(ClaimCommand):
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
         """The claim after that."""
         return self.told(client.accept_observed(options.claim), whole=False)
+
+
+class RecheckClaim(ClaimCommand):
+    """Right before a guest comes: see that its seat in its group and its place are still its own; renews the claim."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Adds the group as it is now."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--group", metavar="JSON", action=Once,
+            help='as {"id": "g", "policy": "anti-affinity"}; default: as it is known here',
+        )  # fmt: skip
+        return parser
+
+    def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
+        """The claim after that."""
+        group = None if options.group is None else _group(options.group)
+        return self.told(client.recheck_claim(options.claim, group), whole=False)
+
+
+def _group(text: str) -> GroupForm:
+    """Raises BadArguments."""
+    try:
+        return wire.from_json(text.encode(), GroupForm)
+    except (WireError, UnicodeEncodeError) as error:
+        raise BadArguments(f"--group: {error}") from error
 
 
 def _read(name: str) -> Any:

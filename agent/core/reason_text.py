@@ -282,9 +282,10 @@ def _no_room_together(reason: NoRoomTogether) -> str:
 
 def _cpus_uncertain(reason: CpusUncertain) -> str:
     names = [plain(name) for name in reason.guests]
+    see = command("agentctl show", names[0]) if names else "agentctl domains"
     return (
-        f"Nobody knows which CPUs {listed(names)} {agrees(names, 'is', 'are')} pinned to, "
-        f"so that no dedicated CPU can be promised: see {command('agentctl show', names[0])}"
+        f"Nobody knows which CPUs {listed(names) or 'some guests'} {agrees(names, 'is', 'are')} pinned to, "
+        f"so that no dedicated CPU can be promised: see {see}"
     )
 
 

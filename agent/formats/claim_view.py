@@ -48,7 +48,9 @@ class Ended(Value, frozen=True, kw_only=True):
 class ClaimView(Value, frozen=True, kw_only=True):
     """A claim as it is told. kind to made_at: null only of an id that was aborted, or refused, before there was a
     claim. state_since, made_at, deadline_at: RFC 3339; no deadline: null. holds: what it holds by itself, null once it
-    has ended. ended: null while it has not."""
+    has ended. ended: null while it has not. ending: as what it ends, by itself, once its domain is gone: it holds until
+    then though it was aborted, or its move called off. binding, placement: both null of a guest that no claim made; its
+    kind says nothing then."""
 
     claim_id: str
     kind: ClaimKind | None = None
@@ -67,6 +69,7 @@ class ClaimView(Value, frozen=True, kw_only=True):
     holds: Holds | None = None
     reason: str | None = None
     ended: Ended | None = None
+    ending: Ending | None = None
 
 
 class ClaimAnswer(Value, frozen=True, kw_only=True):
@@ -166,6 +169,7 @@ def claim_view(claim: Claim, *, now: Moment, holds: Holds | None) -> ClaimView:
         deadline_at=_at(claim.deadline, now),
         holds=holds,
         reason=claim.reason,
+        ending=claim.ending,
     )
 
 
@@ -193,6 +197,7 @@ def tombstone_view(tombstone: Tombstone, *, now: Moment) -> ClaimView:
         state_since=tombstone.ended_at,
         deadline_at=None,
         ended=ended,
+        ending=None,
     )
 
 
@@ -266,4 +271,3 @@ def _at(deadline: Deadline | None, now: Moment) -> str | None:
     if deadline is None or deadline.boot_id != now.boot_id:
         return None
     return rfc3339(round(now.wall_s + deadline.at_s - now.monotonic_s))
-

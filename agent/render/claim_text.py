@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agent.core.claim.table import FROM_CALLERS, events
-from agent.core.claim.values import ClaimKind, Role, State
+from agent.core.claim.table import FROM_CALLERS, Event, events
+from agent.core.claim.values import ClaimKind, Ending, Role, State
+from agent.core.claim.way_out import claim_command, finish_command
+from agent.core.commands import command, option
 from agent.core.cpuset import CpuSet
 from agent.core.instance import GroupPolicy, Instance
 from agent.core.ledger import Holds
@@ -44,6 +46,14 @@ ROLES: Mapping[Role, str] = MappingProxyType(
     }
 )
 
+IN_PLACE: Mapping[State, str] = MappingProxyType(
+    {
+        "reserved": "what its guest is to have is kept until that is changed",
+        "overdue": "its deadline has passed; what its guest is to have is kept a little longer",
+    }
+)
+"""What differs for a guest that is here already and stays."""
+
 STYLES: Mapping[State, str] = MappingProxyType(
     {"overdue": "warning", "away": "warning", "doubtful": "error", "ended": "faint"}
 )
@@ -61,9 +71,17 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 """By `retry` of a refusal."""
 
 
+WIDEST_ID = 36
+"""Of the column of ids: that of a uuid. What is longer moves its own line only."""
+
+LEAST_ROOM = 40
+"""Columns beside an id and a state for the rest to stay there: a uuid is not to be broken."""
+
+
 class ClaimPage(NamedTuple):
     """What is shown of one claim. kind, role, instance: None of an id that was refused, or aborted, before there was a
-    claim. since, made_at, deadline_at: RFC 3339. group: its id. ended: how, of one that is no more."""
+    claim. since, made_at, deadline_at: RFC 3339. group: its id. ended: how, of one that is no more. ending: as what it
+    ends once its domain is gone. is_observed: no claim made the guest, which is only seen here."""
 
     claim_id: str
     state: State
@@ -80,6 +98,14 @@ class ClaimPage(NamedTuple):
     holds: Holds | None = None
     reason: str | None = None
     ended: str | None = None
+    ending: Ending | None = None
+    is_observed: bool = False
+
+    @property
+    def meaning(self) -> str:
+        """Of its state, in a sentence."""
+        in_place = IN_PLACE.get(self.state) if self.role == "in_place" else None
+        return in_place or MEANING[self.state]
 
     @property
     def guest(self) -> str:
@@ -99,7 +125,7 @@ def claim_text(
 ) -> str:
     """All of one claim, and the commands that go on from here. now_s: since 1970. Ends with a newline."""
     state = f"{page.state} ({plain(page.ended)})" if page.ended else page.state
-    title = wrap(f"{state}: {MEANING[page.state]}", width, rest="  ")
+    title = wrap(f"{state}: {page.meaning}", width, rest="  ")
     lines = [paint("strong", f"claim {plain(page.claim_id)}") + "\n"]
     lines.append(paint(STYLES.get(page.state, "ok"), state) + title.removeprefix(state))
     lines += [_fact(name, text, width) for name, text in _facts(page, now_s)]
@@ -113,10 +139,19 @@ def claim_text(
 
 
 def claims_text(pages: Sequence[ClaimPage], *, now_s: float, width: int = 80) -> str:
-    """A paragraph each, its id first. Ends with a newline."""
+    """A paragraph each: its id and its state in columns, then what it is. Ends with a newline."""
     if not pages:
         return "no claims\n"
-    return "".join(wrap(f"{page.claim_id}  {_in_short(page, now_s)}", width, rest="    ") for page in pages)
+    ids = [plain(page.claim_id) for page in pages]
+    id_width = min(max(map(len, ids)), WIDEST_ID)
+    state_width = max(len(page.state) for page in pages)
+    indent = " " * (id_width + state_width + 4)
+    rest = indent if width - len(indent) >= LEAST_ROOM else "    "
+    heads = [f"{one:<{id_width}}  {page.state:<{state_width}}  " for one, page in zip(ids, pages, strict=True)]
+    return "".join(
+        wrap("; ".join(_parts(page, now_s)), width, first=head, rest=rest)
+        for head, page in zip(heads, pages, strict=True)
+    )
 
 
 def claim_line(page: ClaimPage, *, now_s: float, width: int = 80) -> str:
@@ -178,19 +213,40 @@ def until(moment: str, now_s: float) -> str:
 
 def _in_short(page: ClaimPage, now_s: float) -> str:
     how = f" ({page.ended})" if page.ended else ""
-    what = "before there was a claim" if page.kind is None else f"{_kind(page)} of {page.guest}"
-    parts = [f"{page.state}{how}, {what}"]
+    what, *rest = _parts(page, now_s)
+    return "; ".join([f"{page.state}{how}, {what}", *rest])
+
+
+def _parts(page: ClaimPage, now_s: float) -> list[str]:
+    """What it is, what it holds, until when, and why."""
+    parts = [_what(page)]
+    if page.ending is not None:
+        parts.append(f"ends ({page.ending}) once its domain is gone")
     if held := held_cpus(page):
         parts.append(plural(held))
     if page.deadline_at is not None:
         parts.append(f"until {until(page.deadline_at, now_s)}")
     if page.reason:
         parts.append(page.reason)
-    return "; ".join(parts)
+    return parts
+
+
+def _what(page: ClaimPage) -> str:
+    if page.kind is None:
+        return "before there was a claim"
+    if page.is_observed:
+        return f"guest {page.guest}, which no claim made"
+    return f"{_kind(page)} of {page.guest}"
 
 
 def _kind(page: ClaimPage) -> str:
     return "" if page.kind is None else page.kind.replace("_", " ")
+
+
+def _whole_kind(page: ClaimPage) -> str:
+    if page.is_observed:
+        return "observed: no claim made this guest; it holds what is seen of it"
+    return f"{_kind(page)}{'' if page.role is None else ROLES[page.role]}"
 
 
 def _facts(page: ClaimPage, now_s: float) -> Iterator[tuple[str, str]]:
@@ -198,7 +254,9 @@ def _facts(page: ClaimPage, now_s: float) -> Iterator[tuple[str, str]]:
         name = f"{page.instance.name}  " if page.instance.name.strip() else ""
         yield "guest", f"{name}{page.instance.uuid}"
     if page.kind is not None:
-        yield "kind", f"{_kind(page)}{'' if page.role is None else ROLES[page.role]}"
+        yield "kind", _whole_kind(page)
+    if page.ending is not None:
+        yield "ends", f"as {page.ending}, by itself, once its domain is gone; until then it holds"
     if page.since is not None:
         yield "since", until(page.since, now_s)
     if page.made_at is not None and page.made_at != page.since:
@@ -231,10 +289,10 @@ def _held(held: Holds) -> str:
 def _next_lines(page: ClaimPage, width: int) -> Iterator[str]:
     """What a caller may do in this state, each with its command on a line of its own, however long that is."""
     heading = "next"
-    for what, command in _next(page):
+    for what, line in _next(page):
         yield _fact(heading, what, width)
-        if command:
-            yield f"{'':15}{plain(command)}\n"
+        if line:
+            yield f"{'':15}{plain(line)}\n"
         heading = ""
 
 
@@ -242,25 +300,60 @@ def _next(page: ClaimPage) -> Iterator[tuple[str, str]]:
     if page.state == "ended" or page.role is None:
         yield "nothing: claim it anew, under a new id", ""
         return
-    callers = [event for event in events(page.state, page.role) if event in FROM_CALLERS]
-    verb = f"agentctl claim {{}} {page.claim_id}"
-    if page.state in WAITING and page.placement is not None:
-        yield "start the guest: its place, as parts of its domain", f"{verb.format('show')} --domain-xml"
-    if "confirm" in callers:
-        is_changed = page.role == "in_place"
-        yield f"it {'runs as changed' if is_changed else 'is here'}: do not wait", verb.format("confirm")
-    if "renew" in callers and page.deadline_at is not None:
-        yield "more time", verb.format("renew")
-    if "abort" in callers:
-        yield "the guest does not come: give its place back", verb.format("abort")
+    callers = {event for event in events(page.state, page.role) if event in FROM_CALLERS}
+    yield from _of_its_place(page, callers)
     if page.state == "resident":
-        yield "what its domain has now is what it shall hold", verb.format("accept-observed")
+        yield "what its domain has now is what it shall hold", claim_command("accept-observed", page.claim_id)
     if "release" in callers:
-        yield "end it; a domain that runs holds on by itself", verb.format("release")
+        yield "end it; a domain that runs holds on by itself", claim_command("release", page.claim_id)
     if "finish-confirmed" in callers and page.move_id is not None:
-        yield f"its move is over: POST /v1/moves/{page.move_id}/finish", ""
+        yield "its move is over; HOW: confirmed, reverted or failed", finish_command(page.move_id)
     if "forget" in callers and page.state not in NOT_HERE_YET and page.instance is not None:
-        yield "it lives elsewhere now", f"agentctl instance forget {page.instance.uuid} --moved-to HOST"
+        there = option("--moved-to", page.peer or "HOST")
+        yield "it lives elsewhere now", command("agentctl instance forget", page.instance.uuid, options=(there,))
+
+
+def _of_its_place(page: ClaimPage, callers: Container[Event]) -> Iterator[tuple[str, str]]:
+    """While its guest is still to come, or to be changed."""
+    wording = _WORDING.get(page.role or "owner", _WORDING["owner"])
+    if page.state in WAITING and page.placement is not None:
+        yield wording.begin, command("agentctl claim show", page.claim_id, options=("--domain-xml",))
+    if "confirm" in callers:
+        yield wording.confirm if page.ending is None else wording.keep, claim_command("confirm", page.claim_id)
+    if "renew" in callers and page.deadline_at is not None:
+        yield "more time", claim_command("renew", page.claim_id)
+    if "abort" in callers and page.ending is None:
+        yield wording.abort, claim_command("abort", page.claim_id)
+
+
+class _Wording(NamedTuple):
+    """What may be done while a guest is to come, by the claim's role."""
+
+    begin: str
+    confirm: str
+    abort: str
+    keep: str = "it shall stay after all"
+
+
+_WORDING: Mapping[Role, _Wording] = MappingProxyType(
+    {
+        "owner": _Wording(
+            begin="start the guest: its place, as parts of its domain",
+            confirm="it is here: do not wait",
+            abort="the guest does not come: give its place back",
+        ),
+        "incoming": _Wording(
+            begin="bring the guest here: its place, as parts of its domain",
+            confirm="it is here: do not wait",
+            abort="the guest does not come: give its place back",
+        ),
+        "in_place": _Wording(
+            begin="change the guest: what it is to have, as parts of its domain",
+            confirm="it runs as changed: do not wait",
+            abort="the guest stays as it is: give back what was kept for it",
+        ),
+    }
+)
 
 
 def _fact(name: str, text: str, width: int) -> str:

@@ -106,7 +106,7 @@ def test_json_has_the_claim_and_every_form_the_same(run: Run) -> None:
     assert "| cpus        | 2-3" in run("claim", "show", "c1", "-f", "table").out
     (listed,) = run("claim", "list", "-f", "json").json
     assert {**listed, "deadline_at": None} == {key: {**shown, "deadline_at": None}[key] for key in listed}
-    assert run("claim", "list").out.startswith("c1  reserved, build of web; CPUs 2-3; until ")
+    assert run("claim", "list").out.startswith("c1  reserved  build of web; CPUs 2-3; until ")
     assert (
         run("claim", "list", "-f", "csv", "-c", "claim_id", "-c", "state").out
         == '"claim_id","state"\n"c1","reserved"\n'
@@ -280,6 +280,32 @@ def test_a_claim_is_renewed_confirmed_and_released_as_its_guest_comes_and_goes(a
     )
     assert run("claim", "release", "c1", "-f", "json").json["ended"]["how"] == "released"
     assert run("claim", "list").out == "no claims\n"
+
+
+def test_an_abort_that_waits_for_the_domain_to_go_says_so_in_every_view(agent: PromisingAgent, run: Run) -> None:
+    run(*build())
+    agent.look(web())
+    aborted = run("claim", "abort", "c1")
+    assert (aborted.code, "arriving, build of web; ends (aborted) once its domain is gone" in aborted.line) == (0, True)
+    assert "ends (aborted) once its domain is gone" in run("claim", "list").line
+    assert "  ends       as aborted, by itself, once its domain is gone" in run("claim", "show", "c1").out
+    assert run("claim", "show", "c1", "-f", "json").json["ending"] == "aborted"
+    assert [one["ending"] for one in run("claim", "list", "-f", "json").json] == ["aborted"]
+    assert run("claim", "list", "-f", "value", "-c", "ending").out == "aborted\n"
+    agent.look()
+    ended = run("claim", "show", "c1", "-f", "json").json
+    assert (ended["state"], ended["ended"]["how"], ended["ending"]) == ("ended", "aborted", None)
+
+
+def test_a_guest_that_no_claim_made_is_told_so(agent: PromisingAgent, run: Run) -> None:
+    agent.look(web())
+    assert run("migration", "hold", "m1", "--instance", uuid_of("web"), "--kind", "resize").code == 0
+    assert run("migration", "finish", "m1", "--outcome", "failed").code == 0
+    (claim,) = run("claim", "list", "-f", "json").json
+    assert f"guest {uuid_of('web')}, which no claim made" in run("claim", "list").line
+    shown = run("claim", "show", claim["claim_id"])
+    assert "  kind       observed: no claim made this guest; it holds what is seen of it\n" in shown.out
+    assert "build" not in shown.out
 
 
 def test_an_abort_ends_a_claim_and_keeps_an_unknown_id_from_being_used(run: Run) -> None:

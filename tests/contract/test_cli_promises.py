@@ -27,6 +27,7 @@ from agent.formats.claim_view import (
     GroupInfo,
     MaintenanceView,
     MemberView,
+    MoveView,
     OfferedView,
 )
 from agent.formats.envelope import ApiRequest, ApiResponse, Refusal, refused, respond, success
@@ -188,7 +189,7 @@ def test_each_command_of_two_words_has_its_help(run: Run, name: str) -> None:
     done = run(*name.split(), "--help")
     assert (done.code, done.out.startswith(f"usage: agentctl {name} ")) == (0, True)
     assert "--sysfs-root" not in done.out
-    changes = name not in {"claim list", "claim show", "group show", "maintenance show"}
+    changes = name not in {"claim list", "claim show", "group show", "maintenance show", "migration show"}
     assert ("/agent.sock" in done.line.replace("- ", "-")) is changes
 
 
@@ -216,6 +217,17 @@ GROUP = GroupInfo(
     members=(MemberView(instance="u" + POISON, generation=None, seated=True),),
     seated=("u" + POISON,),
 )
+MOVE = MoveView(
+    move_id="m" + POISON,
+    kind="resize",
+    instance="u" + POISON,
+    source="c" + POISON,
+    destination="d" + POISON,
+    peer="h" + POISON,
+    outcome=None,
+    opened_at=POISON,
+    finished_at=POISON,
+)
 ANSWER = ClaimAnswer(claim=VIEW, remarks=(POISON,), guarantee=POISON, ignored=(POISON,))
 LIES: dict[str, object] = {
     "list_claims": ClaimList(claims=(VIEW,)),
@@ -228,10 +240,14 @@ LIES: dict[str, object] = {
         address=PciAddress.parse("3b:00.0"), instance="u" + POISON, name="web" + POISON, at=POISON
     ),
     "accept_journal": Done(),
+    "get_move": MOVE,
+    "finish_move": MOVE,
 }
 ASKED = (
     ("claim", "list"), ("claim", "show", "c"), ("claim", "show", "c", "--domain-xml"), ("claim", "confirm", "c"),
     ("claim", "renew", "c"), ("claim", "abort", "c"), ("claim", "release", "c"), ("claim", "accept-observed", "c"),
+    ("claim", "recheck", "c"), ("migration", "show", "m"), ("migration", "finish", "m", "--outcome", "failed"),
+    ("migration", "hold", "m", "--kind", "resize", "--instance", uuid_of("a")),
     build("a"), ("group", "show", "g"), ("group", "set", "g"), ("maintenance", "show"), ("maintenance", "off"),
     ("instance", "forget", "u"), ("device", "offer-again", "3b:00.0"), ("journal", "accept"),
 )  # fmt: skip

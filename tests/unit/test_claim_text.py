@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from types import MappingProxyType
 from typing import get_args
 
@@ -107,7 +108,7 @@ def test_each_state_says_what_it_means_and_offers_just_what_the_table_allows(sta
         "renew": f"agentctl claim renew {ID}",
         "abort": f"agentctl claim abort {ID}",
         "release": f"agentctl claim release {ID}",
-        "finish-confirmed": "POST /v1/moves/m1/finish",
+        "finish-confirmed": "agentctl migration finish m1 --outcome HOW",
     }
     rows = [row for row in TRANSITIONS if row.before == state and role in row.roles]
     allowed = {row.event for row in rows if row.event in FROM_CALLERS}
@@ -122,6 +123,59 @@ def test_what_has_ended_offers_nothing_but_a_new_claim() -> None:
     assert text.endswith("  next       nothing: claim it anew, under a new id\n")
 
 
+ODD = "-a; touch x $(id)"
+
+
+@pytest.mark.parametrize("state", get_args(State))
+def test_each_command_of_a_page_can_be_pasted_whatever_the_ids_are(state: State) -> None:
+    page = WEB._replace(claim_id=ODD, state=state, move_id=ODD, peer=ODD)
+    lines = [line for line in claim_text(page, now_s=NOW_S).splitlines() if line.startswith(f"{'':15}agentctl ")]
+    words = [shlex.split(line) for line in lines]
+    assert all(one[-2:] == ["--", ODD] or one[-1] == f"--moved-to={ODD}" for one in words)
+    assert bool(words) == (state not in {"pending", "ended"})
+
+
+def test_a_claim_that_waits_for_its_domain_to_go_says_so_everywhere() -> None:
+    page = WEB._replace(state="arriving", ending="aborted", deadline_at=None)
+    text = claim_text(page, now_s=NOW_S)
+    assert "  ends       as aborted, by itself, once its domain is gone; until then it holds\n" in text
+    assert "it shall stay after all\n               agentctl claim confirm c1aa\n" in text
+    assert "agentctl claim abort" not in text
+    said = "build of web; ends (aborted) once its domain is gone; CPUs 4-5\n"
+    assert claim_line(page, now_s=NOW_S, width=99) == f"claim {ID}: arriving, {said}"
+    assert claims_text([page], now_s=NOW_S, width=99) == f"{ID}  arriving  {said}"
+
+
+def test_a_change_in_place_is_not_told_of_as_a_guest_that_comes() -> None:
+    page = WEB._replace(kind="resize", role="in_place", move_id="m1")
+    text = claim_text(page, now_s=NOW_S)
+    assert "reserved: what its guest is to have is kept until that is changed\n" in text
+    assert "change the guest: what it is to have, as parts of its domain\n" in text
+    assert "the guest stays as it is: give back what was kept for it\n" in text
+    assert "until its domain comes" not in text
+    assert "start the guest" not in text
+    coming = claim_text(page._replace(role="incoming", kind="cold_migration"), now_s=NOW_S)
+    assert "bring the guest here: its place, as parts of its domain\n" in coming
+
+
+def test_a_guest_that_no_claim_made_is_not_called_a_build() -> None:
+    page = WEB._replace(state="resident", placement=None, deadline_at=None, is_observed=True)
+    assert "  kind       observed: no claim made this guest; it holds what is seen of it\n" in claim_text(
+        page, now_s=NOW_S
+    )
+    assert claim_line(page, now_s=NOW_S) == f"claim {ID}: resident, guest web, which no claim made; CPUs 4-5\n"
+
+
+def test_ids_and_states_stand_in_columns_and_an_id_is_never_broken() -> None:
+    long = WEB._replace(claim_id=UUID, state="resident", deadline_at=None)
+    longer = WEB._replace(claim_id="x" * 60, deadline_at=None)
+    assert claims_text([WEB._replace(deadline_at=None), long, longer], now_s=NOW_S) == (
+        f"{ID:<36}  reserved  build of web; CPUs 4-5\n"
+        f"{UUID}  resident  build of web; CPUs 4-5\n"
+        f"{'x' * 60}  reserved  build of\n    web; CPUs 4-5\n"
+    )
+
+
 def test_an_id_that_was_aborted_before_anybody_claimed_under_it_has_no_guest() -> None:
     page = ClaimPage(claim_id=ID, state="ended", ended="aborted", since=MADE)
     assert claim_line(page, now_s=NOW_S) == f"claim {ID}: ended (aborted), before there was a claim\n"
@@ -131,8 +185,8 @@ def test_an_id_that_was_aborted_before_anybody_claimed_under_it_has_no_guest() -
 def test_a_list_has_the_id_first_and_what_each_holds_and_until_when() -> None:
     away = WEB._replace(claim_id="c2bb", state="away", deadline_at=None, holds=None, reason="its domain is undefined")
     assert claims_text([WEB, away], now_s=NOW_S) == (
-        "c1aa  reserved, build of web; CPUs 4-5; until 2026-11-30T12:15:00Z (in 14 min 50\n    s)\n"
-        "c2bb  away, build of web; its domain is undefined\n"
+        "c1aa  reserved  build of web; CPUs 4-5; until 2026-11-30T12:15:00Z (in 14 min 50\n                s)\n"
+        "c2bb  away      build of web; its domain is undefined\n"
     )
     assert claims_text([], now_s=NOW_S) == "no claims\n"
 

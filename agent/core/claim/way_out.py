@@ -39,9 +39,12 @@ def ending_way(claim: Claim) -> str:
 
 def finishing_way(move_id: str) -> str:
     """How to say how a move ended."""
-    return (
-        f"`{command('agentctl migration finish', move_id, options=('--outcome HOW',))}` (confirmed, reverted or failed)"
-    )
+    return f"`{finish_command(move_id)}` (confirmed, reverted or failed)"
+
+
+def finish_command(move_id: str) -> str:
+    """HOW is to be put in: pasted as it stands it does nothing."""
+    return command("agentctl migration finish", move_id, options=("--outcome HOW",))
 
 
 def elsewhere_way(claim: Claim) -> str:
