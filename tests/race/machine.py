@@ -365,6 +365,11 @@ class HostMachine(RuleBasedStateMachine):
             if was.role != "in_place" and tombstone.ending in {"expired", "gone"}:
                 assert uuid_of(was.instance.name) not in self.rig.libvirt.domains, (was, tombstone)
                 assert not is_blind, (was, tombstone)
+        for claim in self.rig.book.claims.values():
+            was_here = claim.claim_id in before.claims and before.claims[claim.claim_id].state != "away"
+            if claim.state == "away" and was_here:
+                assert claim.instance.name not in self.pins, claim
+                assert claim.instance.uuid not in self.rig.libvirt.domains, claim
 
     def _end_lost(self, name: str) -> None:
         if name in self.pins and not self._is_listed_active(name):
