@@ -14,11 +14,15 @@ from agent.cli.exits import BadArguments
 from agent.cli.guest_options import Once
 from agent.client import LocalClient
 from agent.core.claim.values import MOVES, ClaimKind
+from agent.core.claim.way_out import claim_command
 from agent.core.instance import Instance, RequestSpec
 from agent.errors import DaemonUnavailable
 from agent.formats import wire
 from agent.formats.claim_forms import group_form
 from agent.formats.request import NOBODY
+
+OF_CLAIM_ID = uuid.UUID("7c1f3c1e-3e0c-5d0b-9a35-0f6a4f0b7e11")
+"""Where uuids of instances that nobody named come from: the same claim id gives the same one, on any host."""
 
 UNSENT = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, PermissionError)
 """Why a request cannot have reached the agent."""
@@ -37,12 +41,17 @@ class BuildClaim(ToldClaim):
         """Adds the guest and the claim's own."""
         parser = super().get_parser(prog_name)
         guest = guest_options.add_options(parser)
-        guest.add_argument("--instance", metavar="UUID", action=Once, help="also its domain's; default: a new one")
+        guest.add_argument(
+            "--instance", metavar="UUID", action=Once, help="also its domain's; default: made from --claim-id"
+        )
         guest.add_argument("--name", action=Once, help="of the guest, for people")
         claim = parser.add_argument_group("the claim")
         claim.add_argument("--kind", choices=get_args(ClaimKind), default="build", help="default build")
         claim.add_argument(
-            "--claim-id", metavar="ID", action=Once, help="default: a new one; the same again: as before"
+            "--claim-id",
+            metavar="ID",
+            action=Once,
+            help="default: a new one. The same command with the same id again gets the same claim, or the same refusal",
         )
         claim.add_argument("--replaces", metavar="ID", action=Once, help="end this claim of the guest in the same step")
         claim.add_argument("--ttl", type=float, metavar="S", action=Once, help="seconds until its domain must be here")
@@ -60,8 +69,8 @@ class BuildClaim(ToldClaim):
                 raise
             claim_id = document["claim_id"]
             raise DaemonUnavailable(
-                f"{error}\nNobody knows whether claim {claim_id} was made: see `agentctl claim show {claim_id}`, or "
-                f"end it with `agentctl claim abort {claim_id}`."
+                f"{error}\nNobody knows whether claim {claim_id} was made: see `{claim_command('show', claim_id)}`, or "
+                f"end it with `{claim_command('abort', claim_id)}`."
             ) from error
         if not answer.is_new:
             self.app.say(f"claim {answer.claim.claim_id} was made before; this is what it is now")
@@ -81,16 +90,17 @@ def claim_of(options: argparse.Namespace) -> dict[str, Any]:
         "peer": options.peer,
         "group": None if spec.group is None else wire.to_builtins(group_form(spec.group)),
     }
+    claim_id = str(uuid.uuid4()) if options.claim_id is None else options.claim_id
     return {
-        "claim_id": options.claim_id or str(uuid.uuid4()),
+        "claim_id": claim_id,
         "kind": options.kind,
-        "instance": wire.to_builtins(_instance(spec, options)),
+        "instance": wire.to_builtins(_instance(spec, options, claim_id)),
         "spec": {name: ordered[name] for name in ("flavor", "image", "ports")},
         "context": {name: value for name, value in given.items() if value is not None},
     }
 
 
-def _instance(spec: RequestSpec, options: argparse.Namespace) -> Instance:
+def _instance(spec: RequestSpec, options: argparse.Namespace, claim_id: str) -> Instance:
     known = spec.instance
     if options.name is not None:
         known = msgspec.structs.replace(known, name=options.name)
@@ -106,4 +116,4 @@ def _instance(spec: RequestSpec, options: argparse.Namespace) -> Instance:
         return known
     if options.kind != "build":
         raise BadArguments(f"--instance UUID is missing: a {options.kind} is of a guest that has one")
-    return msgspec.structs.replace(known, uuid=str(uuid.uuid4()))
+    return msgspec.structs.replace(known, uuid=str(uuid.uuid5(OF_CLAIM_ID, claim_id)))

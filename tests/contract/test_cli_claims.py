@@ -130,6 +130,17 @@ def test_the_same_call_again_gets_the_same_claim_and_says_so(run: Run) -> None:
     assert again.err == "agentctl: claim c1 was made before; this is what it is now\n"
 
 
+def test_the_same_command_without_an_instance_gets_the_same_claim_again(run: Run) -> None:
+    words = ("claim", "build", "--claim-id", "web-1", "--name", "web", "--vcpus", "1", "--memory-mb", "64")
+    first, again = run(*words, "-f", "json").json, run(*words, "-f", "json")
+    assert (again.code, again.json["is_new"]) == (0, False)
+    assert again.json["instance"] == first["instance"]
+    other = run("claim", "build", "--claim-id", "web-2", *words[4:], "-f", "json").json
+    assert other["instance"]["uuid"] != first["instance"]["uuid"]
+    too_large = (*words[:3], "web-3", "--vcpus", "99", "--memory-mb", "64", *PINNED)
+    assert run(*too_large, "-f", "json").json == run(*too_large, "-f", "json").json
+
+
 def test_a_request_in_a_file_may_name_the_guest_or_leave_that_to_the_command(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "request.json"
     flavor = {"vcpus": 1, "memory_mb": 64}
