@@ -13,57 +13,72 @@ def test_guests_stay_in_the_books_as_libvirt_and_the_kernel_have_them_whatever_d
     libvirtd: Libvirtd, tmp_path: Path
 ) -> None:
     with Claimed(libvirtd, tmp_path) as here:
-        for name in ("a", "b"):
-            here.claim(name, *PINNED)
-        here.claim("c")
-        assert here.promised["a"] | here.promised["b"] == ALL
-        here.check()
-        here.refuses_another()
+        three_come(here)
+        one_is_off_while_both_daemons_die(here)
+        one_is_rebooted_as_nova_does(here)
+        one_is_rebooted_while_both_daemons_die(here)
+        one_is_given_up(here)
 
-        for name in "abc":
-            here.define(name)
-            here.start(name)
-        for name in "abc":
-            assert here.wait_for(name, "resident", domain="running").deadline_at is None
-        here.check()
 
-        here.power_off("a")
-        here.wait_for("a", "resident", domain="shut-off")
-        here.check()
-        libvirtd.kill()
-        here.kill_agent()
-        here.start_agent()
-        here.refuses_another()
-        libvirtd.start()
-        for name, domain in (("a", "shut-off"), ("b", "running"), ("c", "running")):
-            here.wait_for(name, "resident", domain=domain)
-        here.check()
-        here.start("a")
-        here.wait_for("a", "resident", domain="running")
-        here.check()
+def three_come(here: Claimed) -> None:
+    for name in ("a", "b"):
+        here.claim(name, *PINNED)
+    here.claim("c")
+    assert here.promised["a"] | here.promised["b"] == ALL
+    here.check()
+    here.refuses_another()
+    for name in "abc":
+        here.define(name)
+        here.start(name)
+    for name in "abc":
+        assert here.wait_for(name, "resident", domain="running").deadline_at is None
+    here.check()
 
-        here.undefine("b")
-        here.wait_for("b", "away", domain="absent")
-        here.check()
-        here.refuses_another()
-        here.redefine("b")
-        here.wait_for("b", "resident", domain="running")
-        here.check()
 
-        here.undefine("c")
-        here.kill_agent()
-        libvirtd.kill()
-        libvirtd.start()
-        here.start_agent()
-        here.redefine("c")
-        here.wait_for("c", "resident", domain="running")
-        here.check()
+def one_is_off_while_both_daemons_die(here: Claimed) -> None:
+    here.power_off("a")
+    here.wait_for("a", "resident", domain="shut-off")
+    here.check()
+    here.libvirtd.kill()
+    here.kill_agent()
+    here.start_agent()
+    here.refuses_another()
+    here.libvirtd.start()
+    for name, domain in (("a", "shut-off"), ("b", "running"), ("c", "running")):
+        here.wait_for(name, "resident", domain=domain)
+    here.check()
+    here.start("a")
+    here.wait_for("a", "resident", domain="running")
+    here.check()
 
-        here.undefine("a")
-        here.wait_for("a", "away", domain="absent")
-        assert here.client().release_claim("a").claim.ended is not None
-        assert here.free() == here.promised["a"]
-        here.check()
+
+def one_is_rebooted_as_nova_does(here: Claimed) -> None:
+    here.undefine("b")
+    here.wait_for("b", "away", domain="absent")
+    here.check()
+    here.refuses_another()
+    here.redefine("b")
+    here.wait_for("b", "resident", domain="running")
+    here.check()
+
+
+def one_is_rebooted_while_both_daemons_die(here: Claimed) -> None:
+    here.undefine("c")
+    here.kill_agent()
+    here.libvirtd.kill()
+    here.libvirtd.start()
+    here.start_agent()
+    here.redefine("c")
+    here.wait_for("c", "resident", domain="running")
+    here.check()
+
+
+def one_is_given_up(here: Claimed) -> None:
+    here.undefine("a")
+    here.wait_for("a", "away", domain="absent")
+    assert here.client().release_claim("a").claim.ended is not None
+    assert here.free() == here.promised["a"]
+    here.check()
 
 
 def test_a_guest_that_was_started_elsewhere_drifts_until_that_is_accepted(libvirtd: Libvirtd, tmp_path: Path) -> None:
