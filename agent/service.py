@@ -34,7 +34,7 @@ from agent.core.claim.restore import book_of, restarted
 from agent.core.claim.values import Moment
 from agent.core.conflicts import Since, dates
 from agent.core.cpuset import CpuSet
-from agent.core.places import READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE, SYSTEM_LIBVIRT
+from agent.core.places import LIBVIRT_VARIABLE, READ_ONLY_SOCKET, SOCKET_DIR, SOCKET_VARIABLE, SYSTEM_LIBVIRT
 from agent.core.report import health, is_ready
 from agent.core.snapshot import Identity, Snapshot, SourceState
 from agent.core.words import plain_lines
@@ -388,14 +388,20 @@ def log_notes(settings: conf.Settings) -> None:
 
 def next_commands(settings: conf.Settings, cpu: str) -> tuple[str, ...]:
     """What somebody who started the daemon by hand can type in another shell, as it stands. cpu: one to ask about."""
-    agentctl = "agentctl"
-    if shutil.which(agentctl) is None:
-        agentctl = str(Path(sys.executable).with_name(agentctl))
+    programs = shlex.quote(str(Path(sys.executable).parent))
+    path = () if shutil.which("agentctl") else (f"export PATH={programs}:$PATH",)
     sock = shlex.quote(f"{settings.socket_dir}/{READ_ONLY_SOCKET}")
     export = (f"export {SOCKET_VARIABLE}={sock}",) if settings.socket_dir != SOCKET_DIR else ()
     curl = (f"curl -sS --unix-socket {sock} http://agent/v1/conflicts",) if shutil.which("curl") else ()
+    libvirt = settings.connection_uri
+    virsh = (f"export {LIBVIRT_VARIABLE}={shlex.quote(_writable(libvirt))}",) if libvirt != SYSTEM_LIBVIRT else ()
     words = ("status", "conflicts", "topology", f"why {cpu}", shlex.join(["check", *_where_to_look(settings)]))
-    return (*export, *(f"{agentctl} {some}" for some in words), *curl)
+    return (*path, *export, *virsh, *(f"agentctl {some}" for some in words), *curl)
+
+
+def _writable(uri: str) -> str:
+    """For virsh, which defines and starts guests: a libvirtd that is named by its read-only socket has another."""
+    return uri.replace("-sock-ro", "-sock")
 
 
 def _where_to_look(settings: conf.Settings) -> Iterator[str]:

@@ -8,5 +8,8 @@ READ_ONLY_SOCKET = "agent-ro.sock"
 SOCKET_VARIABLE = "COMPUTE_AGENT_SOCKET"
 """Of the environment: the path of the socket that agentctl asks."""
 
+LIBVIRT_VARIABLE = "LIBVIRT_DEFAULT_URI"
+"""The URI that virsh takes when it is told none."""
+
 SYSTEM_LIBVIRT = "qemu:///system"
 """libvirt's client itself takes virtqemud's socket where there is one, and libvirtd's else."""

@@ -21,6 +21,7 @@ from agent.client import LocalClient
 from agent.core.report import Report
 from agent.render.welcome import NEXT
 from tests.functional.lab import Guest, Libvirtd, wait_until
+from tests.functional.test_readme_claim import blocks_of_readme
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUN = CHECKOUT / "tests/lab/run"
@@ -42,14 +43,23 @@ NO_LIBVIRTD = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs -o mode=755 no
 """Words before a command, for which this is a machine without systemd where no libvirtd runs."""
 
 
+SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+
+
 def with_libvirtd(libvirtd: Libvirtd) -> list[str]:
     """Words before a command, for which this libvirtd is the machine's own."""
     return [*NO_LIBVIRTD[:4], 'mount --bind "$1" /run/libvirt; shift; exec "$@"', "sh", f"{libvirtd.dir}/run/libvirt"]
 
 
-def sh(text: str) -> subprocess.CompletedProcess[str]:
+def sh(text: str, folder: str | Path = "/") -> subprocess.CompletedProcess[str]:
     """What a person gets who pastes these lines."""
-    return subprocess.run(["sh", "-c", text], check=False, capture_output=True, text=True, timeout=60, cwd="/")
+    return subprocess.run(["sh", "-c", text], check=False, capture_output=True, text=True, timeout=60, cwd=folder)
+
+
+def exports(output: str) -> str:
+    """The lines to paste before any other."""
+    lines = [line.strip() for line in output.replace("\r", "").partition(f"{NEXT} ")[2].splitlines()]
+    return "".join(f"{line}\n" for line in lines if line.startswith("export "))
 
 
 class Checkout:
@@ -171,6 +181,25 @@ def test_run_starts_a_libvirtd_of_its_own_where_none_runs_and_removes_it_at_ctrl
     assert run.exit_code() == 0, run.output
     checkout.ends()
     assert checkout.leftovers() == {"agent-run"}
+
+
+@needs_venv
+def test_the_lines_that_run_prints_are_all_that_the_readmes_promise_needs(checkout: Checkout, tmp_path: Path) -> None:
+    run = checkout.run(*NO_LIBVIRTD, "make", "run", "YES=1", PATH=SYSTEM_PATH)
+    run.read_until(STARTED)
+    lines = exports(run.output)
+    variables = [line.partition("=")[0].removeprefix("export ") for line in lines.splitlines()]
+    assert variables == ["PATH", "COMPUTE_AGENT_SOCKET", "LIBVIRT_DEFAULT_URI"]
+    build, definition, start, end = blocks_of_readme()
+    for block in (build, definition, start):
+        done = sh(f"set -e\n{lines}{block}", tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), done
+    state = f"{lines}agentctl claim show web-1 -f value -c state"
+    wait_until(lambda: sh(state).stdout == "resident\n", "the claim to be resident", 60)
+    done = sh(f"set -e\n{lines}{end}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    run.press_ctrl_c()
+    assert run.exit_code() == 0, run.output
 
 
 @needs_venv
