@@ -17,6 +17,7 @@ from agent.core.fit.host import host_facts
 from agent.core.flavor import Faults
 from agent.core.instance import RequestSpec
 from agent.core.pci import PciAddress
+from agent.core.reasons import ClaimForbidden, InMaintenance
 from agent.core.relax.values import Relaxations
 from agent.core.report import report
 from agent.core.snapshot import Snapshot
@@ -157,7 +158,9 @@ class Fit(HostCommand):
         return f"There is room for {len(found.placements)} of {likes}:\n{places}The next:\n{next_one}"
 
     def _refusal(self, found: FitAnswer, *, looked_for_help: bool) -> str:
-        would_help = Relaxations(found=found.relaxations, untried=found.untried) if looked_for_help else None
+        is_about_room = not any(isinstance(reason, InMaintenance | ClaimForbidden) for reason in found.reasons)
+        is_told = looked_for_help and (is_about_room or bool(found.relaxations))
+        would_help = Relaxations(found=found.relaxations, untried=found.untried) if is_told else None
         return refusal_text(found.reasons, would_help, width=self.width, paint=self.paint)
 
 

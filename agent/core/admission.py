@@ -1,8 +1,7 @@
-"""The one question: may this guest come, and where would it go."""
+"""The one question: is there room for this guest, and does its server group let it come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.core.claim.seats import group_refusal
@@ -14,30 +13,12 @@ from agent.core.instance import Group, Instance, InstanceRequest
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
 from agent.core.snapshot import Snapshot
-from agent.core.values import Value
-
-
-class Admitted(Value, frozen=True, kw_only=True, tag="admitted"):
-    """Yes: what the guest gets. epoch, generation: the picture of the host that this was decided on."""
-
-    placement: Placement
-    epoch: int
-    generation: int
-
-
-class Refused(Value, frozen=True, kw_only=True, tag="refused"):
-    """No: every reason, by guest cell and host cell. epoch, generation: as of `Admitted`."""
-
-    reasons: tuple[Reason, ...]
-    epoch: int
-    generation: int
-
-
-Answer = Admitted | Refused
 
 
 class Question(NamedTuple):
-    """May this guest come to this host. facts, offer, rules: of the snapshot. group: the guest's server group."""
+    """May this guest come to this host. snapshot: the picture that room is looked for on, without what the guest may
+    have again; facts, offer, rules: of it. seated: the picture that seats in the group are counted on. in_place: the
+    guest is here and stays. host: the name of this one."""
 
     request: InstanceRequest
     snapshot: Snapshot
@@ -46,51 +27,59 @@ class Question(NamedTuple):
     rules: FitRules
     instance: Instance
     group: Group | None
+    seated: Snapshot
+    host: str
+    in_place: bool
 
 
 def question_of(
-    request: InstanceRequest, snapshot: Snapshot, facts: HostFacts, instance: Instance, group: Group | None
+    request: InstanceRequest,
+    snapshot: Snapshot,
+    facts: HostFacts,
+    instance: Instance,
+    group: Group | None,
+    *,
+    seated: Snapshot | None = None,
+    host: str | None = None,
+    in_place: bool = False,
 ) -> Question:
-    """The question as it stands. facts: `host_facts` of the snapshot's topology and configuration."""
-    offer = offer_now(snapshot, facts)
-    return Question(request, snapshot, facts, offer, fit_rules(snapshot.config), instance, group)
+    """The question as it stands. facts: `host_facts` of the snapshot's topology and configuration. seated, host: where
+    they are not the snapshot's own."""
+    return Question(
+        request=request,
+        snapshot=snapshot,
+        facts=facts,
+        offer=offer_now(snapshot, facts),
+        rules=fit_rules(snapshot.config),
+        instance=instance,
+        group=group,
+        seated=seated or snapshot,
+        host=snapshot.config.host if host is None else host,
+        in_place=in_place,
+    )
 
 
-def admit(question: Question) -> Answer:
-    """The answer for one guest."""
-    found = _found(question)
-    epoch, generation = question.snapshot.identity.epoch, question.snapshot.generation
-    if isinstance(found, NoFit):
-        return Refused(reasons=found.reasons, epoch=epoch, generation=generation)
-    return Admitted(placement=found, epoch=epoch, generation=generation)
+def found(question: Question) -> Placement | NoFit:
+    """Where the guest would go, or every reason against it: first that of its group."""
+    seated = question.seated
+    violated = group_refusal(
+        question.group,
+        question.instance.uuid,
+        seated.book,
+        seated.ledger.sightings,
+        host=question.host,
+        in_place=question.in_place,
+    )
+    place = fit(question.request, question.offer, question.rules)
+    if violated is None:
+        return place
+    return NoFit(reasons=(violated, *(place.reasons if isinstance(place, NoFit) else ())))
 
 
 def why_not(question: Question) -> tuple[Reason, ...]:
     """Every reason against it; none when the guest may come."""
-    found = _found(question)
-    return found.reasons if isinstance(found, NoFit) else ()
-
-
-def _found(question: Question) -> Placement | NoFit:
-    grounds = tuple(_other_grounds(question))
-    found = fit(question.request, question.offer, question.rules)
-    if not grounds:
-        return found
-    return NoFit(reasons=(*grounds, *(found.reasons if isinstance(found, NoFit) else ())))
-
-
-def _other_grounds(question: Question) -> Iterator[Reason]:
-    """Why the guest may not come even where there is room."""
-    violated = group_refusal(
-        question.group,
-        question.instance.uuid,
-        question.snapshot.book,
-        question.snapshot.ledger.sightings,
-        host=question.snapshot.config.host,
-        in_place=False,
-    )
-    if violated is not None:
-        yield violated
+    answer = found(question)
+    return answer.reasons if isinstance(answer, NoFit) else ()
 
 
 def offer_now(snapshot: Snapshot, facts: HostFacts) -> Offer:

@@ -13,6 +13,7 @@ from agent.core.pci_request import PciSpec
 from agent.core.reasons import (
     CellsContended,
     CellWithheld,
+    ClaimForbidden,
     CpusShort,
     CpusUncertain,
     DevicesApart,
@@ -22,6 +23,7 @@ from agent.core.reasons import (
     EmulatorCpuShort,
     EmulatorHomeless,
     GroupViolated,
+    InMaintenance,
     KeptBack,
     MemoryShort,
     NoRoomTogether,
@@ -133,6 +135,11 @@ def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
             return _search_stopped(reason)
         case GroupViolated():
             return _group_violated(reason)
+        case InMaintenance():
+            since = f"since {reason.since} ({reason.reason})"
+            return f"This host takes no new guests {since}: `agentctl maintenance off` ends that"
+        case ClaimForbidden():
+            return reason.message
         case _:
             assert_never(reason)
 

@@ -276,6 +276,21 @@ class GroupViolated(Value, frozen=True, kw_only=True, tag="group-violated"):
     hosts: tuple[str, ...] = ()
 
 
+class InMaintenance(Value, frozen=True, kw_only=True, tag="in-maintenance"):
+    """The host takes no new guests. since: RFC 3339. reason: the operator's."""
+
+    since: str
+    reason: str
+
+
+class ClaimForbidden(Value, frozen=True, kw_only=True, tag="claim-forbidden"):
+    """A claim of the guest would be refused whatever room there is. code, message, claim_id: of that refusal."""
+
+    code: str
+    message: str
+    claim_id: str | None = None
+
+
 Reason = (
     CpusShort
     | ThreadsShort
@@ -300,4 +315,6 @@ Reason = (
     | SocketsUnknown
     | SearchStopped
     | GroupViolated
+    | InMaintenance
+    | ClaimForbidden
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agent.core.claim.values import ClaimKind
 from agent.core.dry_run import CountAnswer, FitAnswer
 from agent.core.instance import RequestSpec
 from agent.formats import wire
@@ -15,11 +16,11 @@ OF_YES = frozenset({"placement"})
 OF_NO = frozenset({"reasons", "relaxations", "untried"})
 
 
-def digested(answer: FitAnswer, spec: RequestSpec) -> FitAnswer:
-    """The answer with the digest of what was asked for, as a build of this guest would carry it."""
+def digested(answer: FitAnswer, spec: RequestSpec, kind: ClaimKind = "build") -> FitAnswer:
+    """The answer with the digest of what was asked for, as a claim of this kind would carry it."""
     if answer.binding is None:
         return answer
-    return msgspec.structs.replace(answer, digest=digest_of("build", spec.instance.uuid, answer.binding, spec.group))
+    return msgspec.structs.replace(answer, digest=digest_of(kind, spec.instance.uuid, answer.binding, spec.group))
 
 
 def fit_document(answer: FitAnswer) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _LIMITS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "not_after": {"format": "date-time"},
             "source_facts": {"maxProperties": MOST_FACTS},
         },
+        "FitForm": {"replaces": _LONG},
         "GroupForm": {
             "id": ID,
             "members": {"items": UUID, "maxItems": MOST_MEMBERS},

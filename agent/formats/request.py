@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
+from agent.core.claim.values import ClaimKind
 from agent.core.instance import (
     LARGEST_GENERATION,
     MOST_DISK_GB,
@@ -20,7 +21,10 @@ from agent.core.instance import (
 )
 from agent.errors import FaultyInput
 from agent.formats import request_spelling
+from agent.formats.claim_forms import text_faults
 from agent.formats.validate import decoded, entry_path, number_text, validated
+
+Spec = TypeVar("Spec", bound=RequestSpec)
 
 NOBODY = str(uuid.UUID(int=0))
 """Uuid of a guest that is only thought of."""
@@ -40,6 +44,13 @@ LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
 """The least and the most of a flavor's numbers."""
 
 
+class FitForm(RequestSpec, frozen=True, kw_only=True):
+    """A guest, and by which way it would come. replaces: as of `ClaimContext`."""
+
+    kind: ClaimKind = "build"
+    replaces: str | None = None
+
+
 def from_json(text: bytes | str) -> RequestSpec:
     """The request that JSON text describes. Raises FaultyInput."""
     return from_plain(decoded(text, "The request"))
@@ -53,11 +64,15 @@ def from_plain(data: object) -> RequestSpec:
     docs/fit.md lists what else they may write.
     Raises FaultyInput with a sentence for each fault, by the path of the field: "flavor.memory_mb: ...".
     """
-    spec = validated(_filled(request_spelling.spelled(data)), RequestSpec)
-    faults = [*_beyond_limits(spec), *_bad_names(spec)]
-    if faults:
+    return _read(data, RequestSpec)
+
+
+def fit_form(data: object) -> FitForm:
+    """The same with the kind of the claim, as POST /v1/fit takes it."""
+    form = _read(data, FitForm)
+    if faults := () if form.replaces is None else tuple(text_faults(form.replaces, "replaces")):
         raise FaultyInput(*faults)
-    return spec
+    return form
 
 
 def from_words(
@@ -81,6 +96,14 @@ def from_words(
             "group": None if group is None else decoded(group, "--group"),
         }
     )
+
+
+def _read(data: object, kind: type[Spec]) -> Spec:
+    spec = validated(_filled(request_spelling.spelled(data)), kind)
+    faults = [*_beyond_limits(spec), *_bad_names(spec)]
+    if faults:
+        raise FaultyInput(*faults)
+    return spec
 
 
 def _filled(data: object) -> object:

@@ -72,7 +72,9 @@ def _relaxed(schema: dict[str, Any]) -> dict[str, Any]:
 
 def relaxed(definitions: dict[str, Any]) -> None:
     """Say what a request may leave out, and the limits of its numbers, which its types do not tell."""
-    definitions["RequestSpec"]["required"] = ["flavor"]
+    for form in ("RequestSpec", "FitForm"):
+        if form in definitions:
+            definitions[form]["required"] = ["flavor"]
     definitions["Port"].pop("required")
     for name, (least, most) in request.LIMITS.items():
         definitions["Flavor"]["properties"][name] |= {"minimum": least, "maximum": most}

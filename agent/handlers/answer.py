@@ -164,13 +164,15 @@ class Handlers:
     def _fit(self, request: dict[str, Any]) -> Envelope:
         snapshot = self._snapshot()
         refusal = self._not_ready(snapshot)
+        if refusal is None and self._claims is not None:
+            refusal = self._claims.not_ready(snapshot)
         if refusal is not None:
             return self._refuse(snapshot, refusal)
-        spec = request_format.from_plain(request)
-        answer = try_fit(spec, snapshot, self._facts.of(snapshot))
+        spec = request_format.fit_form(request)
+        answer = try_fit(spec, snapshot, self._facts.of(snapshot), kind=spec.kind, replaces=spec.replaces)
         if isinstance(answer, Faults):
             return self._refuse(snapshot, contradictory(answer.faults))
-        document = fit_document(digested(answer, spec))
+        document = fit_document(digested(answer, spec, spec.kind))
         return success(snapshot.identity, snapshot.generation, self._now(), document)
 
     # --- paths -------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from agent.formats import claim_forms as forms
 from agent.formats import claim_view as view
 from agent.formats.claim_request import Asked, claim_request, read_claim
 from agent.formats.envelope import Refusal, contradictory
+from agent.handlers.statuses import NOT_READY
 
 T = TypeVar("T")
 Answered = TypeVar("Answered")
@@ -38,6 +39,9 @@ Answer = Granted | Tombstone | ClaimRefusal
 
 class ClaimsAtWork(Protocol):
     """What is done with claims: `agent.claims.Claims`. Each call returns once the disk has what it changed."""
+
+    def why_not_ready(self, snapshot: Snapshot, /) -> str | None:
+        """Why nothing can be admitted now."""
 
     def claim(self, request: ClaimRequest, /) -> Granted | ClaimRefusal:
         """May it come: and hold its place."""
@@ -125,6 +129,11 @@ class ClaimCalls:
             "accept_journal": self.accept_journal,
         }
         """Each gives its result, or a `Refusal`; raises FaultyInput for a request that cannot be meant."""
+
+    def not_ready(self, snapshot: Snapshot) -> Refusal | None:
+        """What any claim would be answered now, whatever it asks for."""
+        why = self._claims.why_not_ready(snapshot)
+        return None if why is None else Refusal(code=NOT_READY, message=why, retry="later")
 
     def claim(self, data: object) -> view.ClaimAnswer | Refusal:
         """POST /v1/claims."""

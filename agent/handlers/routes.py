@@ -7,14 +7,13 @@ from types import MappingProxyType
 
 from agent.core.conflicts import Conflict
 from agent.core.dry_run import FitAnswer
-from agent.core.instance import RequestSpec
 from agent.core.report import Health, Report
 from agent.core.topology import HostTopology
 from agent.core.values import Value
 from agent.formats import claim_forms as forms
 from agent.formats import claim_view as view
 from agent.formats.claim_request import ClaimForm
-from agent.formats.request import LONGEST_REQUEST
+from agent.formats.request import LONGEST_REQUEST, FitForm
 from agent.formats.route import Route, Table
 from agent.formats.snapshot_file import FullSnapshot
 from agent.handlers.reads import Domains, UsageAnswer
@@ -99,7 +98,7 @@ FIT = Route(
     "question",
     "Whether a guest fits now, and where or why not",
     FitAnswer,
-    RequestSpec,
+    FitForm,
     needs_body=True,
     refuses=("AgentNotReady",),
     longest_body=LONGEST_REQUEST,

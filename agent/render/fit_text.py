@@ -12,6 +12,7 @@ from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.core.reason_text import page_size, sentence
 from agent.core.reasons import (
     CellsContended,
+    ClaimForbidden,
     CpusUncertain,
     DevicesApart,
     DevicesContended,
@@ -19,6 +20,7 @@ from agent.core.reasons import (
     DevicesShort,
     EmulatorHomeless,
     GroupViolated,
+    InMaintenance,
     NoRoomTogether,
     Reason,
     SearchStopped,
@@ -65,6 +67,8 @@ def place(reason: Reason) -> Place:
             | CpusUncertain()
             | SearchStopped()
             | GroupViolated()
+            | InMaintenance()
+            | ClaimForbidden()
         ):
             return Place("guest")
         case _:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agent.cli.main import main
-from agent.core.admission import Refused, admit, question_of
+from agent.core.admission import question_of, why_not
 from agent.core.claim.refusal import ClaimRefusal
 from agent.core.claim.values import SpentDevice
 from agent.core.fit.host import host_facts
@@ -115,7 +115,7 @@ def test_a_saved_snapshot_keeps_a_spent_device_back_too(agent: AtWork) -> None:
     read = snapshot_file.from_json(wire.to_json(snapshot_file.saved(told)))
     assert read.usage == told.usage
     facts = host_facts(read.topology, read.config)
-    assert isinstance(admit(question_of(_with_card(), read, facts, Instance(uuid=uuid_of("b")), None)), Refused)
+    assert why_not(question_of(_with_card(), read, facts, Instance(uuid=uuid_of("b")), None))
 
 
 # --- over the local API and by the command ---------------------------------------------------------

@@ -413,6 +413,14 @@ SENTENCES: tuple[tuple[Reason, str], ...] = (
             "this host, h1"
         ),
     ),
+    (
+        reasons.InMaintenance(since="2026-11-30T20:00:00Z", reason="new memory"),
+        ("This host takes no new guests since 2026-11-30T20:00:00Z (new memory): `agentctl maintenance off` ends that"),
+    ),
+    (
+        reasons.ClaimForbidden(code="InstanceBusy", message="Instance a has claim c1 here already", claim_id="c1"),
+        "Instance a has claim c1 here already",
+    ),
 )
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission import Answer
 from agent.core.host_config import HostConfig
 from agent.core.instance import InstanceRequest, RequestSpec
 from agent.core.pci_request import PciNumaPolicy, PciRequest, PciSpec
 from agent.core.placement import Placement
 from agent.core.reasons import Reason
+from agent.core.relax.values import Relaxation
 from agent.core.values import Value
 from agent.errors import WireError
 from agent.formats import wire
@@ -25,7 +25,7 @@ from tests.unit.test_wire import VALUES, anything
 
 look = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 every_value = pytest.mark.parametrize("kind", VALUES, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-ASKED_AND_ANSWERED = (InstanceRequest, RequestSpec, Placement, Reason, Answer, HostConfig)
+ASKED_AND_ANSWERED = (InstanceRequest, RequestSpec, Placement, Reason, Relaxation, HostConfig)
 """What travels between those who ask for room and those who have it; unions among them."""
 
 
@@ -105,7 +105,7 @@ def test_questions_and_answers_survive_the_way_there_the_journal_and_back(kind: 
 
 
 def test_an_answer_of_an_unknown_kind_is_refused_by_name() -> None:
-    kinds: tuple[tuple[Any, str], ...] = ((Reason, "no-such-reason"), (Answer, "perhaps"))
+    kinds: tuple[tuple[Any, str], ...] = ((Reason, "no-such-reason"), (Relaxation, "perhaps"))
     for kind, word in kinds:
         with pytest.raises(WireError, match=f"'{word}'"):
             wire.from_builtins({"type": word}, kind)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.core.admission import fit_rules, offer_now
+from agent.core.admission import Question, found, offer_now, question_of
 from agent.core.claim import life, moves, seats, steps
 from agent.core.claim.book import Book, Change, Draft
 from agent.core.claim.refusal import REMEMBERED, ClaimRefusal, Code
 from agent.core.claim.values import BRINGS_A_GUEST, Claim, ClaimRequest, Moment, Role, State, Step, Tombstone
-from agent.core.fit.decide import fit, still_fits
+from agent.core.fit.decide import still_fits
 from agent.core.fit.host import HostFacts
 from agent.core.fit.rules import NoFit
 from agent.core.guest import Sighting
@@ -31,6 +31,7 @@ from agent.core.reasons import (
     DevicesFar,
     DevicesShort,
     GroupViolated,
+    InMaintenance,
     Reason,
     SocketsUnknown,
 )
@@ -75,21 +76,34 @@ def ended(tombstone: Tombstone) -> ClaimRefusal:
     return ClaimRefusal(code="ClaimEnded", message=message, retry="never", claim_id=tombstone.claim_id)
 
 
-def decide(request: ClaimRequest, snapshot: Snapshot, facts: HostFacts, now: Moment, host: str) -> Verdict:
-    """The answer on this picture of the host. host: this one's name, as a conductor knows it."""
+def decide(request: ClaimRequest, snapshot: Snapshot, facts: HostFacts, now: Moment | None, host: str) -> Verdict:
+    """The answer on this picture of the host. now: None: nobody waits for it. host: this one's name, as a conductor
+    knows it."""
     role = role_of(request, snapshot)
     refusal = next(_grounds(request, role, snapshot, now), None)
     if refusal is not None:
         return Verdict(role, snapshot, refusal=refusal)
-    violated = _group_violated(request, role, snapshot, host)
     if request.kind == "rebuild":
-        return _rebuilt(request, snapshot, violated)
-    there = _as_if_gone(request, role, snapshot)
-    found = fit(request.binding, offer_now(there, facts), fit_rules(snapshot.config))
-    if isinstance(found, Placement) and violated is None:
-        return Verdict(role, snapshot, given=found)
-    reasons = found.reasons if isinstance(found, NoFit) else ()
-    return Verdict(role, snapshot, refusal=_no_room(request, violated, reasons))
+        return _rebuilt(request, snapshot)
+    place = found(asked_of(request, snapshot, facts, host))
+    if isinstance(place, NoFit):
+        return Verdict(role, snapshot, refusal=_no_room(request, place.reasons))
+    return Verdict(role, snapshot, given=place)
+
+
+def asked_of(request: ClaimRequest, snapshot: Snapshot, facts: HostFacts, host: str) -> Question:
+    """Whether there is room for it, as a question of its own."""
+    role = role_of(request, snapshot)
+    return question_of(
+        request.binding,
+        _as_if_gone(request, role, snapshot),
+        facts,
+        request.instance,
+        request.group,
+        seated=snapshot,
+        host=host,
+        in_place=role == "in_place",
+    )
 
 
 def holds_still(request: ClaimRequest, verdict: Verdict, current: Snapshot, facts: HostFacts, host: str) -> bool:
@@ -218,10 +232,10 @@ def _other_request(request: ClaimRequest, what: str) -> ClaimRefusal:
     return ClaimRefusal(code="ClaimConflict", message=message, retry="never", claim_id=request.claim_id)
 
 
-def _grounds(request: ClaimRequest, role: Role, snapshot: Snapshot, now: Moment) -> Iterator[ClaimRefusal]:
+def _grounds(request: ClaimRequest, role: Role, snapshot: Snapshot, now: Moment | None) -> Iterator[ClaimRefusal]:
     """Why the claim cannot be made whatever room there is."""
     not_after = request.context.not_after
-    if not_after is not None and now.wall > not_after:
+    if now is not None and not_after is not None and now.wall > not_after:
         message = (
             f"The request was of use until {not_after} only, and it is {now.wall} here: ask again with a later"
             " context.not_after, and see that the clocks of both hosts agree"
@@ -233,7 +247,8 @@ def _grounds(request: ClaimRequest, role: Role, snapshot: Snapshot, now: Moment)
             f"This host takes no new guests since {maintenance.since} ({maintenance.reason}): take another one, or end"
             " that with `agentctl maintenance off`"
         )
-        yield ClaimRefusal(code="HostInMaintenance", message=message, retry="elsewhere")
+        reason = InMaintenance(since=maintenance.since, reason=maintenance.reason)
+        yield ClaimRefusal(code="HostInMaintenance", message=message, retry="elsewhere", reasons=(reason,))
     yield from _busy(request, role, snapshot)
 
 
@@ -319,15 +334,13 @@ def _as_if_gone(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Snapsh
     return snapshot if named is None else without_claim(snapshot, named)
 
 
-def _rebuilt(request: ClaimRequest, snapshot: Snapshot, violated: GroupViolated | None) -> Verdict:
+def _rebuilt(request: ClaimRequest, snapshot: Snapshot) -> Verdict:
     """A rebuild keeps the place that the guest has, so it must need the same."""
     uuid = request.instance.uuid
     owner = snapshot.book.owner_of(uuid)
     given = owner.placement or owner.observed if owner is not None else snapshot.holds.get(uuid)
     asked = None if owner is None else owner.binding
     is_same = asked == request.binding if asked is not None else _needs_the_same(request, given)
-    if violated is not None:
-        return Verdict("in_place", snapshot, refusal=_no_room(request, violated, ()))
     if is_same and given is not None:
         return Verdict("in_place", snapshot, given=given)
     message = (
@@ -346,10 +359,10 @@ def _needs_the_same(request: ClaimRequest, given: Placement | Holds | None) -> b
     return (pinned, len(given.devices)) == (len(request.binding.pinned), devices)
 
 
-def _no_room(request: ClaimRequest, violated: GroupViolated | None, reasons: tuple[Reason, ...]) -> ClaimRefusal:
-    if violated is not None:
+def _no_room(request: ClaimRequest, reasons: tuple[Reason, ...]) -> ClaimRefusal:
+    if reasons and isinstance(violated := reasons[0], GroupViolated):
         refusal = seats.refused(seats.way_of(request.kind), violated)
-        return msgspec.structs.replace(refusal, reasons=(*refusal.reasons, *reasons))
+        return msgspec.structs.replace(refusal, reasons=reasons)
     code: Code = "ComputeResourcesUnavailable"
     if reasons and all(isinstance(reason, _OF_DEVICES) for reason in reasons):
         code = "PciRequestError"

@@ -17,6 +17,7 @@ from agent.core.relax.values import (
     FewerVcpus,
     GuestsLeave,
     LessMemory,
+    MaintenanceEnds,
     MoreFree,
     OtherCells,
     OtherCpuPolicy,
@@ -40,8 +41,13 @@ def changed(question: Question, change: Relaxation) -> Question | None:
         case ShareCells():
             return question._replace(rules=msgspec.structs.replace(question.rules, share_cells=True))
         case GuestsLeave():
-            snapshot = without_guests(question.snapshot, [guest.uuid for guest in change.guests])
-            return question._replace(snapshot=snapshot, offer=offer_now(snapshot, question.facts))
+            gone = [guest.uuid for guest in change.guests]
+            snapshot = without_guests(question.snapshot, gone)
+            is_one = question.seated is question.snapshot
+            seated = snapshot if is_one else without_guests(question.seated, gone)
+            return question._replace(snapshot=snapshot, seated=seated, offer=offer_now(snapshot, question.facts))
+        case MaintenanceEnds():
+            return question  # which is of room and group alone
         case _:
             request = _request_with(question.request, change)
             return None if request is None else question._replace(request=request)

@@ -14,6 +14,7 @@ from agent.core.relax.values import (
     GuestsLeave,
     Leaving,
     LessMemory,
+    MaintenanceEnds,
     MoreFree,
     OtherCells,
     OtherCpuPolicy,
@@ -68,6 +69,8 @@ def _phrase(relaxation: Relaxation) -> str:  # noqa: PLR0912 - a line for each k
             return f"with {count(relaxation.vcpus, 'vCPU')}"
         case LessMemory():
             return f"with {mib_asked(relaxation.memory_kib)} of memory"
+        case MaintenanceEnds():
+            return "if this host took new guests again (agentctl maintenance off)"
         case GuestsLeave():
             return f"if {listed([_leaving(guest) for guest in relaxation.guests])} left"
         case _:

@@ -116,6 +116,10 @@ class GuestsLeave(Value, frozen=True, kw_only=True, tag="guests-leave"):
     guests: tuple[Leaving, ...]
 
 
+class MaintenanceEnds(Value, frozen=True, kw_only=True, tag="maintenance-ends"):
+    """It would fit if the host took new guests again."""
+
+
 Relaxation = (
     MoreFree
     | OtherDevicePolicy
@@ -129,6 +133,7 @@ Relaxation = (
     | FewerVcpus
     | LessMemory
     | GuestsLeave
+    | MaintenanceEnds
 )
 
 
