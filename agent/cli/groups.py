@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import get_args
 
@@ -12,6 +12,7 @@ from agent.cli.agent_command import AgentCommand
 from agent.cli.guest_options import Once
 from agent.client import LocalClient
 from agent.core.instance import GroupPolicy
+from agent.core.words import agrees, some
 from agent.formats import wire
 from agent.formats.claim_forms import GroupForm, GroupRules
 from agent.formats.claim_view import GroupInfo
@@ -57,7 +58,13 @@ class ShowGroup(GroupCommand):
 
 
 class SetGroup(GroupCommand):
-    """Tell the agent who is in a server group: all its members, here and elsewhere; those left out are not in it."""
+    """Tell the agent who is in a server group: all its members, here and elsewhere, and its policy."""
+
+    epilog_text = (
+        "With --generation whoever was named with a lower one, and is left out now, is in the group no longer; a list\n"
+        "that is older than the last changes nothing. Without it members are only added. Whoever was named without\n"
+        "one, also by a claim, stays until its claim is released or it has left. Who stays, and why, is said."
+    )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds what is told."""
@@ -70,7 +77,7 @@ class SetGroup(GroupCommand):
         parser.add_argument("--host", metavar="NAME", action="append", default=[], help="that has members; repeat")
         parser.add_argument(
             "--generation", type=int, metavar="N", action=Once,
-            help="of this list: an older one never replaces a newer one",
+            help="of this list, higher than that of the one before; see below",
         )  # fmt: skip
         return parser
 
@@ -85,4 +92,33 @@ class SetGroup(GroupCommand):
             generation=options.generation,
             hosts=tuple(options.host),
         )
-        return self.told(client.set_group(form))
+        info = client.set_group(form)
+        for remark in remarks(info, form):
+            self.app.say(remark)
+        return self.told(info)
+
+
+def remarks(info: GroupInfo, told: GroupForm) -> Iterator[str]:
+    """Where the group is not as it was told to be."""
+    asked, known = told.generation, info.generation
+    if asked is not None and known is not None and known > asked:
+        yield f"nothing has changed: what is known of group {info.id} is of generation {known}, newer than {asked}"
+    left_out = [one for one in info.members if one.instance not in told.members]
+    numbers = [one.generation for one in left_out if one.generation is not None]
+    numbered = [one.instance for one in left_out if one.generation is not None]
+    unnumbered = [one.instance for one in left_out if one.generation is None]
+    if numbered and asked is None:
+        more = max([*numbers, known or 0]) + 1
+        yield (
+            f"{_stay(numbered, info)}: without a generation members are only added; `--generation {more}` "
+            "takes out who is left out"
+        )
+    if unnumbered:
+        yield (
+            f"{_stay(unnumbered, info)}: named without a generation, which no list takes back; it ends with the "
+            "release of the claim, or once the instance has left"
+        )
+
+
+def _stay(instances: Sequence[str], info: GroupInfo) -> str:
+    return f"{some(instances)} {agrees(instances, 'stays a member', 'stay members')} of group {info.id}"
