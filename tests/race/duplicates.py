@@ -22,12 +22,12 @@ SENDERS = 8
 
 
 def check_duplicates(host: RaceHost, rounds: int, seed: int) -> None:
-    """So many claims, each sent by eight at once; before and after a restart the same."""
+    """So many claims (the host has room for 20), each sent by eight at once; before and after a restart the same."""
     chance = random.Random(seed)
-    sent = [check_sent_at_once(host, f"twin-{number}", chance) for number in range(rounds)]
-    refused = [check_refused_at_once(host, f"giant-{number}", chance) for number in range(rounds)]
-    ghosts = [check_ghost(host, f"ghost-{number}") for number in range(rounds)]
-    raced = [check_aborted_while_made(host, f"raced-{number}") for number in range(rounds)]
+    sent = [check_sent_at_once(host, f"twin-{seed}-{number}", chance) for number in range(rounds)]
+    refused = [check_refused_at_once(host, f"giant-{seed}-{number}", chance) for number in range(rounds)]
+    ghosts = [check_ghost(host, f"ghost-{seed}-{number}") for number in range(rounds)]
+    raced = [check_aborted_while_made(host, f"raced-{seed}-{number}") for number in range(rounds)]
     host.restart()
     for answer in sent:
         assert _place(host.client().get_claim(answer.claim.claim_id)) == _place(answer)

@@ -31,4 +31,5 @@ def test_of_three_members_that_come_at_once_as_many_get_in_as_the_rule_allows(li
 
 def test_a_call_that_is_sent_by_many_at_once_is_made_once_also_where_nobody_waits_for_the_answer() -> None:
     with race_host() as host:
-        check_duplicates(host, 100, seed=SEED)
+        for seed in range(SEED, SEED + 8):
+            check_duplicates(host, 12, seed=seed)
