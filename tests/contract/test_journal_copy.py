@@ -25,7 +25,7 @@ class Bench:
         self.folder = folder
         self.store = Store.open(folder)
         self.store.begin("b")
-        self.last_good = LastGood(folder, self.store.check, clock=lambda: self.now)
+        self.last_good = LastGood(folder, self.store.check, lambda _: None, clock=lambda: self.now)
 
     def write(self, number: int, size_bytes: int = 2000) -> None:
         self.store.write([to_row(record_of(claim_of(number)))], [])

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.adapters.journal.schema import MARK_DAMAGED, fault_of, identity_row, upgrade
+from agent.adapters.journal.schema import MARK_DAMAGED, SCHEMA_VERSION, fault_of, identity_row, one_line, upgrade
+from agent.errors import JournalError
 from agent.formats.wall_time import rfc3339
 
 FILE = "journal.sqlite"
@@ -32,7 +33,7 @@ RESERVE_BYTES = 256 << 10
 """Of a file that only takes room: on a full disk it makes way for what frees, and nobody takes until it is back."""
 
 _FRESH = "a new one was begun: the agent has a new id, conflicts count from now, and no claim is known"
-_MAGIC, _HEADER_BYTES, _FORMATS_AT = b"SQLite format 3\0", 100, (18, 19)
+MAGIC, _HEADER_BYTES, _FORMATS_AT = b"SQLite format 3\0", 100, (18, 19)
 """Of sqlite's file format: how it begins, and where the versions for writing and for reading are."""
 
 _NOT_DAMAGE = {
@@ -162,7 +163,7 @@ def open_sound(file: Path, now: float) -> tuple[sqlite3.Connection, str | None]:
     except sqlite3.DatabaseError as error:  # a schema that only he who writes looks at closely
         if _is_of_the_disk(error):
             raise
-        repaired = _damaged(file, now, str(error))
+        repaired = _damaged(file, now, one_line(str(error)))
     return connect(file), repaired
 
 
@@ -199,6 +200,12 @@ def _damaged(file: Path, now: float, damage: str) -> str:
 def _is_of_the_disk(error: sqlite3.Error) -> bool:
     """Not of what is in the file."""
     return primary_code(error) in _NOT_DAMAGE
+
+
+def says_damage(error: sqlite3.Error) -> bool:
+    """Whether sqlite itself says that what is in the file cannot be."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -258,7 +265,7 @@ def _damage(file: Path) -> str | None:
     """
     with file.open("rb") as stored:
         header = stored.read(_HEADER_BYTES)
-    if header.startswith(_MAGIC) and not {header[at] for at in _FORMATS_AT if at < len(header)} <= {1, 2}:
+    if header.startswith(MAGIC) and not {header[at] for at in _FORMATS_AT if at < len(header)} <= {1, 2}:
         return "its format is none that sqlite writes"  # sqlite would read it, and call the disk read-only
     try:
         return _fault(file)
@@ -267,7 +274,7 @@ def _damage(file: Path) -> str | None:
     except sqlite3.DatabaseError as error:
         if _is_of_the_disk(error):
             raise
-        return str(error)
+        return one_line(str(error))
 
 
 def _fault(file: Path) -> str | None:
@@ -308,8 +315,15 @@ def _written(file: Path) -> str:
 # --- copies ---------------------------------------------------------------------------------------
 
 
-def write_copy(database: sqlite3.Connection, target: Path) -> None:
-    """A complete copy, on the disk before it takes its name. Raises sqlite3.Error, OSError."""
+class Damaged(JournalError):
+    """An open journal is not sound any more; the text says what was found."""
+
+
+def write_copy(database: sqlite3.Connection, target: Path, *, is_begun: bool = False) -> None:
+    """A complete copy, sound and on the disk before it takes its name. is_begun: by an agent that has an id.
+
+    Raises sqlite3.Error, OSError; Damaged when what is to be copied is not sound.
+    """
     unfinished = target.with_name(f"{target.name}.new")
     unfinished.unlink(missing_ok=True)
     try:
@@ -317,12 +331,38 @@ def write_copy(database: sqlite3.Connection, target: Path) -> None:
             database.backup(copy)
         with unfinished.open("rb") as written:
             os.fsync(written.fileno())
-    except (sqlite3.Error, OSError):
+        _refuse_unsound(database, unfinished, is_begun=is_begun)
+    except (sqlite3.Error, OSError, Damaged):
         with contextlib.suppress(OSError):  # a full disk has better use for its room
             unfinished.unlink()
         raise
     unfinished.rename(target)
     sync_folder(target.parent)
+
+
+def _refuse_unsound(database: sqlite3.Connection, copy: Path, *, is_begun: bool) -> None:
+    """Sqlite copies page by page, whatever is in them. Raises Damaged, or sqlite3.Error where only the copy is bad."""
+    with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?immutable=1", uri=True)) as written:
+        fault = _unsound(written, copy, is_begun=is_begun)
+    if fault is None:
+        return
+    fault = _unsound(database, copy, is_begun=is_begun)
+    if fault is not None:
+        raise Damaged(fault)
+    raise sqlite3.DatabaseError(f"the copy {copy} is not what was copied")
+
+
+def _unsound(database: sqlite3.Connection, file: Path, *, is_begun: bool) -> str | None:
+    try:
+        fault = fault_of(database, file)
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if fault is None and version != SCHEMA_VERSION:
+            return "its tables are gone"
+        return fault or ("it does not say whose it is" if is_begun and identity_row(database) is None else None)
+    except sqlite3.DatabaseError as error:
+        if not says_damage(error):
+            raise
+        return one_line(str(error))
 
 
 def sync_folder(folder: Path) -> None:

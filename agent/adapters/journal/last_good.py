@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.adapters.journal.files import FILE, LAST_GOOD_FILE, write_copy
+from agent.adapters.journal.files import FILE, LAST_GOOD_FILE, Damaged, says_damage, write_copy
 from agent.errors import JournalError
 
 LOG = logging.getLogger(__name__)
@@ -29,9 +29,16 @@ _PAGES_BYTES = 6 * 4096
 class LastGood:
     """Folds the log into the journal and copies that, each time in a thread with a connection of its own."""
 
-    def __init__(self, folder: Path, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
-        """check: raises JournalError where the folder is not ours any more. clock: monotonic seconds."""
-        self._folder, self._check, self._clock = folder, check, clock
+    def __init__(
+        self,
+        folder: Path,
+        check: Callable[[], None],
+        on_damage: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """check: raises JournalError where the folder is not ours any more, or its journal is known to be damaged.
+        on_damage: is told that it is, and how, by the thread that finds it. clock: monotonic seconds."""
+        self._folder, self._check, self._on_damage, self._clock = folder, check, on_damage, clock
         self._is_stale = False
         self._logged_bytes = 0
         self._next_copy_at = clock() + COPY_INTERVAL_S
@@ -70,6 +77,8 @@ class LastGood:
         except (JournalError, sqlite3.Error, OSError) as error:
             LOG.warning("journal has no fresh copy: %s", error)
             self._is_stale = True
+            if isinstance(error, Damaged) or (isinstance(error, sqlite3.Error) and says_damage(error)):
+                self._on_damage(str(error))
         except Exception:
             LOG.exception("the journal has no fresh copy")
         took_s = self._clock() - began
@@ -81,4 +90,4 @@ class LastGood:
         with contextlib.closing(sqlite3.connect(self._folder / FILE, isolation_level=None)) as database:
             database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             if is_copy_due:
-                write_copy(database, self._folder / LAST_GOOD_FILE)
+                write_copy(database, self._folder / LAST_GOOD_FILE, is_begun=True)

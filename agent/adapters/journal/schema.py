@@ -95,6 +95,11 @@ def row_crc(*parts: str) -> int:
     return zlib.crc32(b"\0".join(part.encode() for part in parts))
 
 
+def one_line(text: str) -> str:
+    """What sqlite says has line feeds in it."""
+    return " ".join(text.split())
+
+
 def fault_of(database: sqlite3.Connection, file: Path) -> str | None:
     """What makes this no journal of ours; None: it is one. Raises sqlite3.Error, JournalTooNew for a newer schema."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -105,7 +110,7 @@ def fault_of(database: sqlite3.Connection, file: Path) -> str | None:
         )
     found = [text for (text,) in database.execute("PRAGMA quick_check(1)")]
     if found != ["ok"]:
-        return "; ".join(found)
+        return one_line("; ".join(found))
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if version == 0:
         return "it holds tables of something else" if tables else None

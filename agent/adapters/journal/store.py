@@ -16,10 +16,12 @@ from agent.adapters.journal.files import (
     FILE,
     LAST_GOOD_FILE,
     RESERVE_BYTES,
+    Damaged,
     give_reserve,
     open_sound,
     primary_code,
     read_from,
+    says_damage,
     take_reserve,
     write_copy,
 )
@@ -38,8 +40,10 @@ from agent.adapters.journal.schema import (
     PUT_SEQUENCE,
     PUT_STEP,
     identity_row,
+    one_line,
     row_crc,
 )
+from agent.adapters.journal.wholeness import Wholeness
 from agent.core.claim.values import Record
 from agent.core.conflicts import Since
 from agent.core.snapshot import Identity
@@ -92,7 +96,9 @@ class Store:
         self._wall = wall
         self._is_closed = False
         self._is_log_doubtful = False
-        self._last_good = None if folder is None else LastGood(folder, self.check)
+        self._damage: str | None = None
+        self._whole = None if folder is None else Wholeness(folder / FILE)
+        self._last_good = None if folder is None else LastGood(folder, self._check_place, self._note_damage)
         self._mark = None if folder is None else Mark(folder)
 
     @classmethod
@@ -115,6 +121,7 @@ class Store:
                 store._find_missing()
             except sqlite3.Error:
                 database.close()
+                store._end_looking()
                 raise
             return store
 
@@ -133,7 +140,7 @@ class Store:
 
     def begin(self, boot_id: str) -> Identity:
         """Count a start: the same agent_id for ever, an epoch that no earlier start had. Raises JournalError."""
-        with _told("store that the agent started"), self._transaction() as write:
+        with self._told("store that the agent started"), self._transaction() as write:
             agent_id, epoch = identity_row(write) or (str(uuid.uuid4()), 0)
             write.execute(PUT_IDENTITY, (agent_id, epoch + 1))
         try:
@@ -144,20 +151,43 @@ class Store:
 
     def conflict_since(self) -> dict[str, Since]:
         """Since when each conflict stands, and of whom, by its id. Raises JournalError."""
-        with _told("read since when conflicts stand"):
+        with self._told("read since when conflicts stand"):
             return dict(self._stored_since())
 
     def check(self) -> None:
-        """Raises JournalError when lock or database are no longer what is at their paths. Writes nothing."""
+        """Raises JournalError when lock or database are no longer what is at their paths, or when the database is
+        damaged, which it stays. Writes nothing."""
+        self._check_place()
+        if self._whole is not None:
+            with self._told("be looked after"):
+                fault = self._whole.fault()
+            if fault is not None:
+                self._note_damage(fault)
+                self._check_place()
+
+    def _check_place(self) -> None:
+        """The same without a look at the database. From any thread."""
         if self._lock is not None:
             self._lock.check()
         if self._place is not None:
             self._place.check()
+        if self._damage is not None:
+            raise JournalError(self._damage)
+
+    def _note_damage(self, what: str) -> None:
+        """Nothing is written any more until a restart has made it sound. From any thread."""
+        if self._damage is None and self._folder is not None:
+            self._damage = (
+                f"The journal {self._folder / FILE} was damaged under the agent ({one_line(what)}): nothing is kept and"
+                " nothing new is promised. To go on from what is sound of it, or from its last good copy, restart"
+                " compute-agent."
+            )
+            LOG.error("%s", self._damage)
 
     def remember_conflicts(self, since: Mapping[str, Since]) -> None:
         """Store exactly these rows in place of those before; the same rows again cost no write. Raises JournalError."""
         self.check()
-        with _told("store since when conflicts stand"):
+        with self._told("store since when conflicts stand"):
             before = self._stored_since()
             gone = [(row,) for row in before.keys() - since.keys()]
             new = [(row, its.at, " ".join(its.owners)) for row, its in since.items() - before.items()]
@@ -175,7 +205,7 @@ class Store:
         Raises JournalError; JournalTooNew, naming row and field, for a row that is as it was written and that this
         release does not understand.
         """
-        with _told("read what was promised"):
+        with self._told("read what was promised"):
             rows = self._database.execute("SELECT kind, key, value FROM record ORDER BY rowid").fetchall()
             (damaged,) = self._database.execute("SELECT damaged FROM seal").fetchone()
             sequence = self._newest_step()
@@ -193,7 +223,7 @@ class Store:
         self.check()
         gone = [(row.kind, row.key) for row in rows if row.text is None]
         new = [(kind, key, text, row_crc(kind, key, text)) for kind, key, text in rows if text is not None]
-        with _told("store what was promised"), self._transaction() as write:
+        with self._told("store what was promised"), self._transaction() as write:
             write.executemany(DROP_RECORD, gone)
             write.executemany(PUT_RECORD, new)
             self._add_steps(write, steps)
@@ -207,7 +237,7 @@ class Store:
         if self._folder is None:
             return
         self.check()
-        with _told("set room aside"):
+        with self._told("set room aside"):
             is_set_aside = take_reserve(self._folder)
         if not is_set_aside:
             raise JournalError(
@@ -221,10 +251,10 @@ class Store:
         Raises JournalError.
         """
         self.check()
-        with _told("make room"):
+        with self._told("make room"):
             if self._folder is not None:
                 give_reserve(self._folder)
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._fold_log()
 
     def accept_damage(self) -> None:
         """Whoever runs the host knows that claims may be missing; `Stored.damaged` is None from now on.
@@ -232,7 +262,7 @@ class Store:
         Raises JournalError.
         """
         self.check()
-        with _told("store that its damage was accepted"), self._transaction() as write:
+        with self._told("store that its damage was accepted"), self._transaction() as write:
             write.execute(MARK_DAMAGED, (None,))
 
     def upkeep(self) -> float | None:
@@ -291,17 +321,22 @@ class Store:
             LOG.warning("journal closed without a copy: %s", error)
         # where the database is not at its path any more, sqlite too leaves the log beside it alone (HAS_MOVED)
         self._database.close()
+        self._end_looking()
         if self._mark is not None:
             self._mark.close()
+
+    def _end_looking(self) -> None:
+        if self._whole is not None:
+            self._whole.close()
 
     def _save_copy(self) -> None:
         """Fold the write-ahead log into the file and make the last good copy anew. Raises JournalError."""
         if self._folder is None:
             return
         self.check()  # by its path the copy may be another agent's
-        with _told(f"write {self._folder / LAST_GOOD_FILE}"):
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            write_copy(self._database, self._folder / LAST_GOOD_FILE)
+        with self._told(f"write {self._folder / LAST_GOOD_FILE}"):
+            self._fold_log()
+            write_copy(self._database, self._folder / LAST_GOOD_FILE, is_begun=True)
 
     def _stored_since(self) -> dict[str, Since]:
         if self._since is None:
@@ -319,6 +354,8 @@ class Store:
         try:
             yield self._database
             self._database.execute("COMMIT")
+            if self._whole is not None:
+                self._whole.log_grew()
         except sqlite3.Error as error:
             self._is_log_doubtful = self._is_log_doubtful or primary_code(error) == sqlite3.SQLITE_IOERR
             # after a full disk sqlite may have rolled back on its own
@@ -332,10 +369,29 @@ class Store:
         ext4 may leave such a block marked as never written, also when a later fsync of it has succeeded: after a power
         cut it is zeros, and the log ends there.
         """
-        (is_busy, _, _) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if is_busy:
+        if self._fold_log():
             raise sqlite3.OperationalError("after an I/O error its log has to begin anew, and somebody else reads it")
         self._is_log_doubtful = False
+
+    def _fold_log(self) -> bool:
+        """Whether the log could not begin anew, since somebody reads it. Raises sqlite3.Error."""
+        if self._whole is not None:
+            self._whole.log_begins_anew()
+        (is_busy, _, _) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return bool(is_busy)
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """`_told`, and what shows damage is remembered."""
+        try:
+            with _told(what):
+                yield
+        except JournalError as error:
+            cause = error.__cause__
+            if isinstance(error, Damaged) or (isinstance(cause, sqlite3.Error) and says_damage(cause)):
+                self._note_damage(str(cause or error))
+                raise JournalError(self._damage) from error
+            raise
 
 
 @contextlib.contextmanager
