@@ -133,13 +133,8 @@ def _sentence(reason: Reason) -> str:  # noqa: PLR0912 - a line for each kind
             return _sockets_unknown(reason)
         case SearchStopped():
             return _search_stopped(reason)
-        case GroupViolated():
-            return _group_violated(reason)
-        case InMaintenance():
-            since = f"since {reason.since} ({reason.reason})"
-            return f"This host takes no new guests {since}: `agentctl maintenance off` ends that"
-        case ClaimForbidden():
-            return reason.message
+        case GroupViolated() | InMaintenance() | ClaimForbidden():
+            return _not_of_room(reason)
         case _:
             assert_never(reason)
 
@@ -427,6 +422,17 @@ def _search_stopped(reason: SearchStopped) -> str:
         f"The search for host cells and devices ended after {steps} without an answer, so there may still be a way: "
         "it is shorter with a softer device policy or with devices of fewer kinds"
     )
+
+
+def _not_of_room(reason: GroupViolated | InMaintenance | ClaimForbidden) -> str:
+    match reason:
+        case GroupViolated():
+            return _group_violated(reason)
+        case InMaintenance():
+            since = f"since {reason.since} ({reason.reason})"
+            return f"This host takes no new guests {since}: `agentctl maintenance off` ends that"
+        case ClaimForbidden():
+            return reason.message
 
 
 def _group_violated(reason: GroupViolated) -> str:
