@@ -66,7 +66,8 @@ STOP_TIMEOUT_S = 5.0
 
 REFUSED = "reload refused, the old configuration stays in force"
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (*ENDING, signal.SIGHUP)
 
 FEWEST_COLUMNS, MOST_COLUMNS = 80, 120
 
@@ -193,7 +194,8 @@ class Service:
                 self._pass_ended_at = turn_at
             if self.why_stuck() is None:
                 self._show_life(2 * every_s)
-            if taken is not None and taken != signal.SIGHUP:
+            if taken is not None and taken in ENDING:
+                LOG.info("asked to end signal=%s", taken.name)
                 return
             if taken is not None:
                 self._reload()
@@ -425,23 +427,23 @@ def hold_signals() -> None:
         signal.signal(number, signal.SIG_DFL)  # a shell ignores SIGINT for what it starts in the background
 
 
-def taken_signals() -> queue.Queue[int]:
+def taken_signals() -> queue.Queue[signal.Signals]:
     """Where a thread puts each of SIGNALS that comes, one at a time: those that come meanwhile are as many as one.
 
     Not sigtimedwait: of a process that was stopped and goes on after the time is over, Python 3.11 has it return a
     signal that nobody sent, made of what lay in memory.
     """
-    taken: queue.Queue[int] = queue.Queue(maxsize=1)
+    taken: queue.Queue[signal.Signals] = queue.Queue(maxsize=1)
 
     def take() -> None:
         while True:
-            taken.put(signal.sigwait(SIGNALS))
+            taken.put(signal.Signals(signal.sigwait(SIGNALS)))
 
     threading.Thread(target=take, name="signals", daemon=True).start()
     return taken
 
 
-def next_signal(taken: queue.Queue[int], timeout_s: float) -> int | None:
+def next_signal(taken: queue.Queue[signal.Signals], timeout_s: float) -> signal.Signals | None:
     """The next that has come, None when none does in time."""
     try:
         return taken.get(timeout=timeout_s)
