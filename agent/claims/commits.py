@@ -52,6 +52,13 @@ class Commit:
             self._changed.wait_for(lambda: self._is_done)
             return self._refusal if self._problem is None else unavailable(self._problem)
 
+    def in_force(self, timeout_s: float) -> ClaimRefusal | None:
+        """The same of what stays as it was decided, whatever the disk does."""
+        with self._changed:
+            is_done = self._changed.wait_for(lambda: self._is_done, timeout_s)
+            problem = self._problem if is_done else f"{_silent(timeout_s)}: see the kernel's log."
+            return None if problem is None else not_stored(problem)
+
 
 class Commits:
     """Those that are under way, each by what it is about; for every thread."""
@@ -88,7 +95,7 @@ class UnderWay(Exception):
 def stalled(timeout_s: float) -> ClaimRefusal:
     """A write has not come to an end for so long."""
     return unavailable(
-        f"The disk of the state folder has not answered for {timeout_s:.0f} s, so nothing can be promised:"
+        f"{_silent(timeout_s)}, so nothing can be promised:"
         " see the kernel's log; what is stored later all the same ends by itself"
     )
 
@@ -96,3 +103,16 @@ def stalled(timeout_s: float) -> ClaimRefusal:
 def unavailable(message: str) -> ClaimRefusal:
     """Nothing can be promised now, since nothing can be stored."""
     return ClaimRefusal(code="JournalUnavailable", message=message, retry="elsewhere")
+
+
+def not_stored(problem: str) -> ClaimRefusal:
+    """It was decided and counts, and the disk does not have it. problem: one sentence why."""
+    message = (
+        "It is in force here, but not stored: a restart before the disk takes it would lose it, so ask again until that"
+        f" has it. {problem}"
+    )
+    return ClaimRefusal(code="JournalUnavailable", message=message, retry="later")
+
+
+def _silent(timeout_s: float) -> str:
+    return f"The disk of the state folder has not answered for {timeout_s:.0f} s"

@@ -379,7 +379,7 @@ class Claims:
                 self._journal.write((), (), is_taker=False, on_done=commit.settle)
             except JournalError as error:
                 return unavailable(str(error))
-        problem = commit.outcome(STALE_S)
+        problem = commit.in_force(STALE_S)
         return answer if problem is None or is_freeing else problem
 
     def _entered_soon(self, make: Callable[[Snapshot, Draft], Answer]) -> tuple[Answer, Commit]:
