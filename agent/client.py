@@ -25,10 +25,10 @@ from agent.formats import wire
 from agent.formats.claim_forms import GroupForm
 from agent.formats.claim_request import claim_document
 from agent.formats.claim_view import (
+    Accepted,
     ClaimAnswer,
     ClaimList,
     DepartureView,
-    Done,
     GroupInfo,
     MaintenanceView,
     MoveView,
@@ -182,9 +182,9 @@ class LocalClient:
         """A device for one use, which a guest has had, is clean and may be given to another."""
         return self._told("POST", _path("devices", str(address), "offer-again"), {}, OfferedView)
 
-    def accept_journal(self) -> None:
+    def accept_journal(self) -> Accepted:
         """Go on with what is left of a damaged journal."""
-        self._told("POST", "/v1/journal/accept", {}, Done)
+        return self._told("POST", "/v1/journal/accept", {}, Accepted)
 
     def _told(self, method: str, path: str, document: object, kind: type[T]) -> T:
         return self.result(self._envelope(self._body(method, path, wire.to_json(document))), kind)

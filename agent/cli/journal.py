@@ -7,6 +7,10 @@ import argparse
 from agent.cli import output
 from agent.cli.agent_command import AgentCommand
 from agent.client import LocalClient
+from agent.render.table import wrap
+
+DONE = "the journal is taken as it is; guests are admitted again"
+NOTHING_TO_DO = "nothing was damaged, so nothing has changed: the journal keeps nobody from being admitted"
 
 
 class AcceptJournal(AgentCommand):
@@ -18,12 +22,12 @@ class AcceptJournal(AgentCommand):
     )
 
     def ask(self, client: LocalClient, _options: argparse.Namespace) -> output.Answer:
-        """That it is done."""
-        client.accept_journal()
+        """That it is done, and whether there was anything to accept."""
+        was_damaged = client.accept_journal().was_damaged
         return output.Answer(
-            {"accepted": True},
-            ("accepted",),
-            [(True,)],
-            lambda: "the journal is taken as it is; guests are admitted again\n",
+            {"accepted": True, "was_damaged": was_damaged},
+            ("accepted", "was_damaged"),
+            [(True, was_damaged)],
+            lambda: wrap(DONE if was_damaged else NOTHING_TO_DO, self.width, rest="  "),
             single=True,
         )

@@ -146,8 +146,10 @@ class OfferedView(Value, frozen=True, kw_only=True):
     at: str
 
 
-class Done(Value, frozen=True, kw_only=True):
-    """It is done; there is nothing else to tell."""
+class Accepted(Value, frozen=True, kw_only=True):
+    """The journal is taken as it is. was_damaged: false: nothing had been lost, and so nothing has changed."""
+
+    was_damaged: bool
 
 
 def claim_view(claim: Claim, *, now: Moment, holds: Holds | None) -> ClaimView:

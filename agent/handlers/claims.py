@@ -43,6 +43,10 @@ class ClaimsAtWork(Protocol):
     def why_not_ready(self, snapshot: Snapshot, /) -> str | None:
         """Why nothing can be admitted now."""
 
+    @property
+    def damaged(self) -> str | None:
+        """What was lost of the journal, and what to do about it; None: nothing, or it was accepted."""
+
     def claim(self, request: ClaimRequest, /) -> Granted | ClaimRefusal:
         """May it come: and hold its place."""
 
@@ -221,10 +225,11 @@ class ClaimCalls:
         form = forms.read(data, forms.OfDevice, self._rules)
         return _or_refusal(self._claims.offer_again(form.address), view.offered_view)
 
-    def accept_journal(self, data: object) -> view.Done | Refusal:
+    def accept_journal(self, data: object) -> view.Accepted | Refusal:
         """POST /v1/journal/accept."""
         forms.read(data, forms.Nothing, self._rules)
-        return _or_refusal(self._claims.accept_journal(), lambda _: view.Done())
+        was_damaged = self._claims.damaged is not None
+        return _or_refusal(self._claims.accept_journal(), lambda _: view.Accepted(was_damaged=was_damaged))
 
     def _of_claim(self, data: object, act: Callable[[str], Answer]) -> view.ClaimAnswer | Refusal:
         return self._told(act(forms.read(data, forms.OfClaim, self._rules).claim_id))

@@ -87,7 +87,7 @@ CLAIMS = (
     Route("POST", "/v1/devices/{address}/offer-again", "offer_again", "change", "A device for one use is clean again",
           view.OfferedView, forms.OfDevice, longest_body=SHORT, refuses=("IllegalTransition", *_CHANGES)),
     Route("POST", "/v1/journal/accept", "accept_journal", "change", "Go on with what is left of a damaged journal",
-          view.Done, forms.Nothing, longest_body=SHORT, refuses=_CHANGES),
+          view.Accepted, forms.Nothing, longest_body=SHORT, refuses=_CHANGES),
 )  # fmt: skip
 """Of what was promised."""
 

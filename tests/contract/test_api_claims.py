@@ -254,7 +254,7 @@ def test_an_instance_that_lives_elsewhere_is_forgotten(agent: AtWork) -> None:
 
 
 def test_a_journal_that_is_right_may_be_accepted_too(agent: AtWork) -> None:
-    assert agent.result("POST", "/v1/journal/accept") == {}
+    assert agent.result("POST", "/v1/journal/accept") == {"was_damaged": False}
 
 
 def test_before_the_first_look_nobody_is_admitted_and_claims_are_read(tmp_path: Path) -> None:

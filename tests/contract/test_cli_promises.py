@@ -19,11 +19,11 @@ from agent.core.instance import Instance
 from agent.core.pci import PciAddress
 from agent.formats.claim_forms import GroupRules
 from agent.formats.claim_view import (
+    Accepted,
     ClaimAnswer,
     ClaimList,
     ClaimView,
     DepartureView,
-    Done,
     GroupInfo,
     MaintenanceView,
     MemberView,
@@ -107,6 +107,30 @@ def test_a_group_is_told_shown_and_kept_to(run: Run) -> None:
     assert run("group", "show", "g1", "-f", "value", "-c", "id", "-c", "seated").out == f"g1\n{a}\n"
 
 
+def test_a_list_takes_out_whom_a_lower_generation_named_and_says_who_stays_and_how_to_take_them_out(run: Run) -> None:
+    a, b = uuid_of("a"), uuid_of("b")
+
+    def told(*words: str) -> tuple[list[str], str]:
+        """The members after that, and what is said of it."""
+        done = run("group", "set", "g1", *words, "-f", "json")
+        return [one["instance"] for one in done.json["members"]], done.err
+
+    both, only_a = ("--member", a, "--member", b), ("--member", a)
+    assert told(*both, "--generation", "2") == (sorted([a, b]), "")
+    members, said = told(*only_a)
+    assert (members, f"{b} stays a member of group g1: without a generation" in said) == (sorted([a, b]), True)
+    assert "`--generation 3` takes out who is left out" in said
+    assert told(*only_a, "--generation", "3") == ([a], "")
+    members, said = told(*both, "--generation", "2")
+    assert (members, said) == (
+        [a],
+        "agentctl: nothing has changed: what is known of group g1 is of generation 3, newer than 2\n",
+    )
+    members, said = told("--member", b, "--generation", "4")
+    assert members == sorted([a, b])
+    assert f"{a} stays a member of group g1: named without a generation, which no list takes back" in said
+
+
 def test_a_group_that_nobody_told_of_and_one_that_is_told_wrongly_end_with_two(run: Run) -> None:
     unknown = run("group", "show", "nix")
     assert (unknown.code, "nix" in unknown.err) == (2, True)
@@ -141,8 +165,8 @@ def test_an_instance_that_lives_elsewhere_now_is_forgotten_with_its_claims(agent
 
 
 def test_accepting_a_journal_that_is_whole_changes_nothing(run: Run) -> None:
-    assert run("journal", "accept").out == "the journal is taken as it is; guests are admitted again\n"
-    assert run("journal", "accept", "-f", "json").json == {"accepted": True}
+    assert run("journal", "accept").line.startswith("nothing was damaged, so nothing has changed")
+    assert run("journal", "accept", "-f", "json").json == {"accepted": True, "was_damaged": False}
 
 
 def test_after_a_damaged_journal_guests_are_admitted_once_that_is_said(
@@ -156,6 +180,7 @@ def test_after_a_damaged_journal_guests_are_admitted_once_that_is_said(
             assert main(build("a")) == 3
             assert "agentctl journal accept" in capsys.readouterr().err
             assert main(["journal", "accept"]) == 0
+            assert capsys.readouterr().out == "the journal is taken as it is; guests are admitted again\n"
             assert main(build("a")) == 0
 
 
@@ -239,7 +264,7 @@ LIES: dict[str, object] = {
     "offer_again": OfferedView(
         address=PciAddress.parse("3b:00.0"), instance="u" + POISON, name="web" + POISON, at=POISON
     ),
-    "accept_journal": Done(),
+    "accept_journal": Accepted(was_damaged=True),
     "get_move": MOVE,
     "finish_move": MOVE,
 }
