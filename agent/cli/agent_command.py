@@ -22,6 +22,13 @@ UNDECIDED = frozenset({"AgentNotReady", "UnsupportedVersion", "InternalError"})
 """Codes that say nothing of what was asked."""
 
 
+def an_id(text: str) -> str:
+    """An argument that names something; for `type` of argparse."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 class AgentCommand(HostCommand):
     """A command that only the agent can answer. fields: keys of what it answers, for -c of a refused one."""
 

@@ -10,6 +10,7 @@ import importlib.metadata
 import io
 import logging
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from cliff.help import HelpCommand
 
 from agent.cli import exits, source
 from agent.cli.command import NOT_A_TERMINAL, QuickCommand
+from agent.cli.help_text import HelpText
 from agent.cli.summary import SUMMARY
 from agent.core.words import plain, plain_lines
 from agent.errors import AgentError
@@ -114,7 +116,7 @@ class AgentCtl(App):
         """The options that stand before or behind any command."""
         parser = argparse.ArgumentParser(
             prog=NAME, usage=f"{NAME} COMMAND [options]", description=SUMMARY, epilog=exits.TABLE, add_help=False,
-            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False, formatter_class=HelpText,
         )  # fmt: skip
         parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="this text, or a command's")
         parser.add_argument("--version", action="store_true", help="the version")
@@ -247,8 +249,14 @@ def _fail(text: str, code: int, *, debug: bool) -> int:
 
 
 def _tell(text: str) -> None:
-    """For people, each line with our name."""
-    _write_beside("".join(f"{NAME}: {line}\n" for line in text.rstrip("\n").split("\n")))
+    """For people, each line with our name. On a terminal none is longer than it is wide; whoever keeps them in a file,
+    or looks for one, has each on one line."""
+    lines = text.rstrip("\n").split("\n")
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size(NOT_A_TERMINAL).columns
+        _write_beside("".join(wrap(line, width, first=f"{NAME}: ", rest="  ") for line in lines))
+    else:
+        _write_beside("".join(f"{NAME}: {line}\n" for line in lines))
 
 
 def _write_beside(text: str) -> None:

@@ -27,7 +27,8 @@ class Check(ReportCommand):
         "Exit code: 0 clean, 1 conflicts, 2 bad arguments, 3 cannot see, or a wrong configuration; with --one-line "
         "Nagios's: 0 OK, 1 WARNING, 2 CRITICAL (error and critical), 3 UNKNOWN.\n"
         "For node_exporter, in one step, so that it never reads half a file:\n"
-        "  agentctl check -f prometheus > DIR/agent.prom.new; mv DIR/agent.prom.new DIR/agent.prom"
+        "  agentctl check -f prometheus > DIR/agent.prom.new\n"
+        "  mv DIR/agent.prom.new DIR/agent.prom"
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

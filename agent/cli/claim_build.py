@@ -32,7 +32,8 @@ class BuildClaim(ToldClaim):
     """Ask for a place and have it kept: where the guest shall go, or every reason why not."""
 
     epilog_text = (
-        "  agentctl claim build --name web --vcpus 2 --memory-mb 2048 --extra-spec hw:cpu_policy=dedicated\n"
+        "  agentctl claim build --name web --vcpus 2 --memory-mb 2048 \\\n"
+        "    --extra-spec hw:cpu_policy=dedicated\n"
         "Then define the guest with the uuid and the place that it was promised (agentctl claim show ID --into FILE)\n"
         "and start it: once it is seen, it is resident. docs/api.md has all kinds, docs/fit.md the request's form."
     )
@@ -46,7 +47,13 @@ class BuildClaim(ToldClaim):
         )
         guest.add_argument("--name", action=Once, help="of the guest, for people")
         claim = parser.add_argument_group("the claim")
-        claim.add_argument("--kind", choices=get_args(ClaimKind), default="build", help="default build")
+        claim.add_argument(
+            "--kind",
+            metavar="KIND",
+            choices=get_args(ClaimKind),
+            default="build",
+            help=f"one of {', '.join(get_args(ClaimKind))}; default build",
+        )
         claim.add_argument(
             "--claim-id",
             metavar="ID",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent.cli import files, output
-from agent.cli.agent_command import AgentCommand
+from agent.cli.agent_command import AgentCommand, an_id
 from agent.cli.exits import BadArguments
 from agent.cli.guest_options import Once
 from agent.client import LocalClient
@@ -110,7 +110,9 @@ class ClaimCommand(ToldClaim):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds the claim."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("claim", metavar="ID", help="of the claim, as claim build and claim list print it")
+        parser.add_argument(
+            "claim", metavar="ID", type=an_id, help="of the claim, as claim build and claim list print it"
+        )
         return parser
 
 
@@ -137,8 +139,9 @@ class ShowClaim(ClaimCommand):
 
     changes = False
     epilog_text = (
-        "  agentctl claim show ID --domain-xml               the parts that put a guest where it was promised a place\n"
-        "  agentctl claim show ID --into web.xml > new.xml   a whole definition with these parts in it"
+        "The parts that put a guest where it was promised a place, and a whole definition with them in it:\n"
+        "  agentctl claim show ID --domain-xml\n"
+        "  agentctl claim show ID --into web.xml > new.xml"
     )
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

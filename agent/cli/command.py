@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cliff.command import Command
 
 from agent.cli import output, source
+from agent.cli.help_text import HelpText
 from agent.core.report import Report
 from agent.errors import HostReadError
 from agent.render.blind_spots import blind_spots
@@ -49,7 +50,7 @@ class HostCommand(QuickCommand):
         """The options of all such commands; subclasses add theirs."""
         parser = super().get_parser(prog_name)
         parser.allow_abbrev = False
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.formatter_class = HelpText
         output.add_options(parser, self.formats)
         source.add_options(
             parser, hidden_default=True, agent=self.can_ask_agent, host=self.looks_at_host, changes=self.changes

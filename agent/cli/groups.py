@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from agent.cli import output
-from agent.cli.agent_command import AgentCommand
+from agent.cli.agent_command import AgentCommand, an_id
 from agent.cli.guest_options import Once
 from agent.client import LocalClient
 from agent.core.instance import GroupPolicy
@@ -29,7 +29,7 @@ class GroupCommand(AgentCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds the group."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("group", metavar="ID", help="of the server group")
+        parser.add_argument("group", metavar="ID", type=an_id, help="of the server group")
         return parser
 
     def told(self, info: GroupInfo) -> output.Answer:
@@ -69,7 +69,13 @@ class SetGroup(GroupCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds what is told."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--policy", choices=get_args(GroupPolicy), action=Once, help="default: no rule")
+        parser.add_argument(
+            "--policy",
+            metavar="POLICY",
+            choices=get_args(GroupPolicy),
+            action=Once,
+            help=f"one of {', '.join(get_args(GroupPolicy))}; default: no rule",
+        )
         parser.add_argument(
             "--max-server-per-host", type=int, metavar="N", action=Once, help="of anti-affinity; default 1"
         )

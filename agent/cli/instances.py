@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from agent.cli import output
-from agent.cli.agent_command import AgentCommand
+from agent.cli.agent_command import AgentCommand, an_id
 from agent.client import LocalClient
 from agent.core.words import plain
 from agent.formats import wire
@@ -23,7 +23,7 @@ class ForgetInstance(AgentCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds the instance."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("instance", metavar="UUID", help="of the instance")
+        parser.add_argument("instance", metavar="UUID", type=an_id, help="of the instance")
         parser.add_argument(
             "--moved-to", metavar="HOST", help="the host where it lives now; without it, that is taken back"
         )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from agent.cli import output
-from agent.cli.agent_command import AgentCommand
+from agent.cli.agent_command import AgentCommand, an_id
 from agent.cli.claims import ToldClaim
 from agent.cli.exits import BadArguments
 from agent.cli.guest_options import Once
@@ -25,7 +25,9 @@ KINDS: Sequence[str] = sorted(MOVES)
 
 def add_move(parser: argparse.ArgumentParser) -> None:
     """The move that a command is about."""
-    parser.add_argument("move", metavar="MOVE", help="id of the move, as claim list and claim show print it")
+    parser.add_argument(
+        "move", metavar="MOVE", type=an_id, help="id of the move, as claim list and claim show print it"
+    )
 
 
 class MoveCommand(AgentCommand):
@@ -65,9 +67,9 @@ class FinishMove(MoveCommand):
     """Say how a move, or a change in place, ended: what this host no longer needs for it is free then."""
 
     epilog_text = (
-        "confirmed  the guest lives where it went, or as it was changed: what it had before is free\n"
-        "reverted   it is back where it was, or as it was: what was kept for the other place is free\n"
-        "failed     as reverted, by a fault\n"
+        "  confirmed  the guest lives where it went, or as it was changed: what it had before is free\n"
+        "  reverted   it is back where it was, or as it was: what was kept for the other place is free\n"
+        "  failed     as reverted, by a fault\n"
         "The other host of a move has to be told, too."
     )
 
@@ -88,7 +90,7 @@ class HoldForMove(ToldClaim):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Adds the move and its guest."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("move", metavar="MOVE", help="id of the move, the same on both hosts")
+        parser.add_argument("move", metavar="MOVE", type=an_id, help="id of the move, the same on both hosts")
         parser.add_argument("--instance", metavar="UUID", required=True, action=Once, help="the guest's")
         parser.add_argument("--name", action=Once, help="of the guest, for people")
         parser.add_argument("--kind", choices=KINDS, required=True, action=Once, help="of the move")

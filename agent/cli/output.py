@@ -47,7 +47,13 @@ def add_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None
     """-f and what refines it; the names are cliff's."""
     group = parser.add_argument_group("output")
     group.add_argument(
-        "-f", "--format", dest="formatter", choices=formats, default=TEXT, help=f"default {TEXT}, for people"
+        "-f",
+        "--format",
+        dest="formatter",
+        metavar="FORM",
+        choices=formats,
+        default=TEXT,
+        help=f"one of {', '.join(formats)}; default {TEXT}, for people",
     )
     group.add_argument(
         "-c", "--column", dest="columns", metavar="COLUMN", action="append", default=[],

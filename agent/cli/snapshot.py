@@ -8,6 +8,7 @@ import msgspec
 
 from agent.cli import exits, files, source
 from agent.cli.command import QuickCommand
+from agent.cli.help_text import HelpText
 from agent.formats import wire
 from agent.formats.snapshot_file import saved
 
@@ -21,7 +22,7 @@ class SaveSnapshot(QuickCommand):
         """Where to, and where to look."""
         parser = super().get_parser(prog_name)
         parser.allow_abbrev = False
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.formatter_class = HelpText
         parser.add_argument("--output", metavar="FILE", default="-", help="default -, standard output")
         source.add_options(parser, hidden_default=True)
         return parser

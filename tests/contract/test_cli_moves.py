@@ -93,6 +93,10 @@ def test_a_move_that_ended_otherwise_is_not_finished_again(run: Run) -> None:
         (("migration", "hold", "m1", "--instance", "web", "--kind", "resize"), "--instance web: no uuid"),
         (("migration", "hold", "m1", "--instance", WEB, "--kind", "build"), "invalid choice: 'build'"),
         (("claim", "recheck", "c1", "--group", "{"), "--group: not a GroupForm"),
+        (("claim", "abort", ""), "argument ID: it is empty"),
+        (("group", "show", " "), "argument ID: it is empty"),
+        (("migration", "show", ""), "argument MOVE: it is empty"),
+        (("instance", "forget", ""), "argument UUID: it is empty"),
         (("claim", "recheck", "nix"), "There is no claim nix on this host"),
     ],
 )

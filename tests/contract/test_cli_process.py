@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.app import COMMANDS
 from agent.cli.main import main
 from agent.cli.summary import SUMMARY
 from tests.cli_reports import contended, served
@@ -75,6 +76,7 @@ def test_alone_it_prints_ten_lines_of_help_and_no_shell() -> None:
 def test_the_whole_help_has_the_table_of_exit_codes() -> None:
     text = agentctl("--help").stdout
     assert "exit codes, the same for all commands:" in text
+    assert "the agent refuses (claim, migration, group," in text
     assert all(f"\n  {code} " in text for code in ("0", "1", "2", "3", "130"))
 
 
@@ -82,6 +84,17 @@ def test_a_commands_help_names_its_own_options_and_where_to_look() -> None:
     text = agentctl("check", "--help").stdout
     assert text.startswith("usage: agentctl check ")
     assert all(word in text for word in ("--one-line", "prometheus", "--sysfs-root", "--connect", "node_exporter"))
+
+
+@pytest.mark.parametrize("name", [(), *(tuple(name.split()) for name in COMMANDS)])
+def test_every_help_has_room_on_a_terminal_of_eighty_columns(
+    name: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*name, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: agentctl ")
+    assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize(
@@ -205,9 +218,9 @@ def _state(pid: int) -> str:
 
 
 def on_terminal(arguments: Sequence[str], env: Mapping[str, str]) -> str:
-    """What the command writes when its standard output is a terminal."""
+    """What the command writes when all that it writes to is a terminal."""
     leader, follower = pty.openpty()
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=follower, stdin=follower, env=env)
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=follower, stdin=follower, env=env)
     os.close(follower)
     parts = []
     while True:
@@ -239,6 +252,14 @@ def test_the_width_of_the_terminal_is_used() -> None:
         wide = agentctl("conflicts", "--socket", str(path), env=environment(COLUMNS="200")).stdout
         narrow = agentctl("conflicts", "--socket", str(path)).stdout
     assert max(len(line) for line in narrow.splitlines()) <= 80 < max(len(line) for line in wide.splitlines())
+
+
+def test_a_complaint_is_broken_between_words_on_a_terminal_and_on_one_line_for_whoever_keeps_it(tmp_path: Path) -> None:
+    command = ["claim", "list", "--socket", str(tmp_path / "agent.sock")]
+    shown, kept = on_terminal(command, environment(COLUMNS="60")), agentctl(*command).stderr
+    assert len(kept.splitlines()) == 1 < len(shown.splitlines())
+    assert " ".join(shown.split()) == " ".join(kept.split())
+    assert max(len(line) for line in shown.splitlines() if str(tmp_path) not in line) <= 60
 
 
 def test_a_name_that_the_locale_cannot_write_is_escaped() -> None:
