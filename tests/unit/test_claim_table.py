@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 
 from agent.core.claim.book import Book, Draft, IllegalStep
@@ -109,19 +110,35 @@ def test_each_event_and_each_state_has_its_meaning_and_each_event_its_row() -> N
 @pytest.mark.parametrize("state", STATE_NAMES)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_refused_call_says_what_the_claim_is_and_what_may_be_done_with_it(state: State, role: Role) -> None:
-    allowed = [CALLS[one] for one in events(state, role) if one in CALLS]
-    can = f"possible now: {', '.join(allowed)}" if allowed else "ask again when that has changed"
+    one = msgspec.structs.replace(claim(state, role), move_id="m 1")
+    allowed = {event for event in events(state, role) if event in CALLS}
     for event in FROM_CALLERS:
-        asked = CALLS.get(event, event)
-        wanted = f"Cannot {asked}: claim c-1 of instance a is {state} ({STATES[state]}); {can}"
-        assert explain(IllegalStep(claim(state, role), event)) == wanted
+        text = explain(IllegalStep(one, event))
+        begin = f"Cannot {CALLS.get(event, event)}: claim c-1 of instance a is {state} ({STATES[state]}); "
+        assert text.startswith(begin + ("possible now: `" if allowed else "ask again when that has changed"))
+        assert {name for name, way in WAYS.items() if f"`agentctl {way}" in text} == {
+            "finish" if name.startswith("finish") else name for name in allowed
+        }
+
+
+WAYS: dict[str, str] = {
+    "renew": "claim renew c-1`",
+    "confirm": "claim confirm c-1`",
+    "abort": "claim abort c-1`",
+    "release": "claim release c-1`",
+    "accept-observed": "claim accept-observed c-1`",
+    "hold": "migration hold MOVE --instance ",
+    "finish": "migration finish 'm 1' --outcome HOW`",
+    "replace": "claim build --replaces c-1 ",
+    "forget": "instance forget ",
+}
 
 
 def test_a_refused_call_reads_like_this() -> None:
     assert explain(IllegalStep(claim("arriving", "owner"), "release")) == (
         "Cannot release: claim c-1 of instance a is arriving (its domain has come, and has not run here for long enough"
-        " to be called arrived); possible now: renew, confirm, abort, finish the move (reverted or failed), forget the"
-        " instance"
+        " to be called arrived); possible now: `agentctl claim renew c-1`, `agentctl claim confirm c-1`,"
+        f" `agentctl claim abort c-1`, `agentctl instance forget {claim('arriving', 'owner').instance.uuid}`"
     )
 
 

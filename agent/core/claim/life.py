@@ -6,8 +6,9 @@ from agent.core.claim.book import Draft, IllegalStep
 from agent.core.claim.moves import MoveHasEnded, finish_move, hold_for_move, open_move
 from agent.core.claim.seats import Sightings, leave_groups, prune_members
 from agent.core.claim.steps import Refused, confirm, depart, end, first_deadline, may, owner_for, undo
-from agent.core.claim.table import FROM_CALLERS, STATES, Event, events
+from agent.core.claim.table import STATES, Event
 from agent.core.claim.values import Claim, Step, Tombstone
+from agent.core.claim.way_out import ways_on
 from agent.core.guest import Sighting
 from agent.core.ledger import Holds
 
@@ -53,8 +54,8 @@ def explain(step: IllegalStep) -> str:
     asked = f"Cannot {CALLS.get(event, event)}: claim {claim.claim_id} of instance {claim.label} is {claim.state}"
     if isinstance(step, Refused):
         return f"{asked}, and {step.why}"
-    possible = [CALLS[one] for one in events(claim.state, claim.role) if one in FROM_CALLERS and one in CALLS]
-    can = f"possible now: {', '.join(possible)}" if possible else "ask again when that has changed"
+    ways = [f"`{one}`" for one in ways_on(claim)]
+    can = f"possible now: {', '.join(ways)}" if ways else "ask again when that has changed"
     return f"{asked} ({STATES[claim.state]}); {can}"
 
 

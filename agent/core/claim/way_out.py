@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agent.core.claim.table import Event, events
 from agent.core.claim.values import Claim, State
 from agent.core.commands import command, option
 from agent.core.words import some
@@ -28,6 +29,28 @@ def in_brackets(claims: Iterable[Claim]) -> str:
 def all_described(claims: Iterable[Claim]) -> str:
     """As `described`, the first few of them."""
     return some([described(claim) for claim in claims], between=" and ")
+
+
+def ways_on(claim: Claim) -> tuple[str, ...]:
+    """The commands that do something with it as it is now."""
+    return tuple(dict.fromkeys(way for event in events(claim.state, claim.role) if (way := _way(claim, event))))
+
+
+def _way(claim: Claim, event: Event) -> str | None:
+    uuid = option("--instance", claim.instance.uuid)
+    match event:
+        case "renew" | "confirm" | "abort" | "release" | "accept-observed":
+            return claim_command(event, claim.claim_id)
+        case "hold":
+            return command("agentctl migration hold MOVE", options=(uuid, "--kind KIND"))
+        case "finish-confirmed" | "finish-reverted":
+            return None if claim.move_id is None else finish_command(claim.move_id)
+        case "replace":
+            return command("agentctl claim build", options=(option("--replaces", claim.claim_id), uuid))
+        case "forget":
+            return command("agentctl instance forget", claim.instance.uuid)
+        case _:
+            return None
 
 
 def ending_way(claim: Claim) -> str:
