@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from agent.core.claim.values import ClaimKind
 from agent.core.instance import (
     LARGEST_GENERATION,
     MOST_DISK_GB,
@@ -21,7 +20,6 @@ from agent.core.instance import (
 )
 from agent.errors import FaultyInput
 from agent.formats import request_spelling
-from agent.formats.claim_forms import text_faults
 from agent.formats.validate import decoded, entry_path, number_text, validated
 
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -44,13 +42,6 @@ LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
 """The least and the most of a flavor's numbers."""
 
 
-class FitForm(RequestSpec, frozen=True, kw_only=True):
-    """A guest, and by which way it would come. replaces: as of `ClaimContext`."""
-
-    kind: ClaimKind = "build"
-    replaces: str | None = None
-
-
 def from_json(text: bytes | str) -> RequestSpec:
     """The request that JSON text describes. Raises FaultyInput."""
     return from_plain(decoded(text, "The request"))
@@ -64,15 +55,7 @@ def from_plain(data: object) -> RequestSpec:
     docs/fit.md lists what else they may write.
     Raises FaultyInput with a sentence for each fault, by the path of the field: "flavor.memory_mb: ...".
     """
-    return _read(data, RequestSpec)
-
-
-def fit_form(data: object) -> FitForm:
-    """The same with the kind of the claim, as POST /v1/fit takes it."""
-    form = _read(data, FitForm)
-    if faults := () if form.replaces is None else tuple(text_faults(form.replaces, "replaces")):
-        raise FaultyInput(*faults)
-    return form
+    return read(data, RequestSpec)
 
 
 def from_words(
@@ -98,7 +81,8 @@ def from_words(
     )
 
 
-def _read(data: object, kind: type[Spec]) -> Spec:
+def read(data: object, kind: type[Spec]) -> Spec:
+    """The same into a request that has further fields. Raises FaultyInput as `from_plain`."""
     spec = validated(_filled(request_spelling.spelled(data)), kind)
     faults = [*_beyond_limits(spec), *_bad_names(spec)]
     if faults:

@@ -19,7 +19,6 @@ from agent.core.report import Report
 from agent.core.snapshot import Snapshot
 from agent.core.words import brief, field, plain
 from agent.errors import FaultyInput
-from agent.formats import request as request_format
 from agent.formats.claim_forms import Nothing
 from agent.formats.envelope import (
     INVALID,
@@ -35,6 +34,7 @@ from agent.formats.envelope import (
     success,
 )
 from agent.formats.fit_answer import digested, fit_document
+from agent.formats.fit_form import fit_form
 from agent.formats.route import Found, Route
 from agent.formats.validate import decoded, validated
 from agent.handlers.claims import ClaimCalls, ClaimsAtWork
@@ -168,7 +168,7 @@ class Handlers:
             refusal = self._claims.not_ready(snapshot)
         if refusal is not None:
             return self._refuse(snapshot, refusal)
-        spec = request_format.fit_form(request)
+        spec = fit_form(request)
         answer = try_fit(spec, snapshot, self._facts.of(snapshot), kind=spec.kind, replaces=spec.replaces)
         if isinstance(answer, Faults):
             return self._refuse(snapshot, contradictory(answer.faults))

@@ -13,7 +13,8 @@ from agent.core.values import Value
 from agent.formats import claim_forms as forms
 from agent.formats import claim_view as view
 from agent.formats.claim_request import ClaimForm
-from agent.formats.request import LONGEST_REQUEST, FitForm
+from agent.formats.fit_form import FitForm
+from agent.formats.request import LONGEST_REQUEST
 from agent.formats.route import Route, Table
 from agent.formats.snapshot_file import FullSnapshot
 from agent.handlers.reads import Domains, UsageAnswer
