@@ -87,7 +87,12 @@ class LocalClient:
         if envelope.refusal is not None:
             told = _safe(envelope.refusal)
             raise RequestRefused(
-                told.message, code=told.code, retry=told.retry, reasons=told.reasons, claim_id=told.claim_id
+                told.message,
+                code=told.code,
+                retry=told.retry,
+                reasons=told.reasons,
+                claim_id=told.claim_id,
+                document=wire.to_builtins(told),
             )
         try:
             return wire.from_builtins(envelope.result, kind)

@@ -18,6 +18,9 @@ from agent.render.claim_text import ADVICE, refused_text
 NOT_THERE = "ClaimNotFound"
 """Of groups and moves too."""
 
+OF_GROUP = "GroupAffinityViolation"
+"""Its message is for a scheduler, word for word; its reason says who is in the way."""
+
 UNDECIDED = frozenset({"AgentNotReady", "UnsupportedVersion", "InternalError"})
 """Codes that say nothing of what was asked."""
 
@@ -55,6 +58,10 @@ class AgentCommand(HostCommand):
         output.write(answer, parsed_args.formatter, self.app.stdout, parsed_args)
         return answer.code
 
+    def advice(self, _code: str, retry: str) -> str:
+        """Whether, where and how to ask again."""
+        return ADVICE.get(retry, ADVICE["never"])
+
     def _client(self) -> LocalClient:
         where = self.app.source
         if where.direct or where.sysfs_root is not None or where.connection_uri is not None or where.config_files:
@@ -65,17 +72,19 @@ class AgentCommand(HostCommand):
         return where.changing_client() if self.changes else where.reading_client()
 
     def _no(self, refused: RequestRefused) -> output.Answer:
-        data = {
-            "code": refused.code,
-            "message": str(refused),
-            "retry": refused.retry,
-            "reasons": list(refused.reasons),
-        }
+        flat = {"code": refused.code, "message": str(refused), "retry": refused.retry, "reasons": list(refused.reasons)}
         return output.Answer(
-            data,
-            list(data),
-            [list(data.values())],
-            lambda: refused_text(str(refused), refused.reasons, refused.retry, width=self.width, paint=self.paint),
+            dict(refused.document),
+            list(flat),
+            [list(flat.values())],
+            lambda: refused_text(
+                str(refused),
+                refused.reasons,
+                self.advice(refused.code, refused.retry),
+                for_callers=refused.code == OF_GROUP,
+                width=self.width,
+                paint=self.paint,
+            ),
             _code(refused.code),
             single=True,
             others=self.fields,

@@ -13,6 +13,7 @@ from agent.cli.claims import ToldClaim
 from agent.cli.exits import BadArguments
 from agent.cli.guest_options import Once
 from agent.client import LocalClient
+from agent.core.claim.refusal import REMEMBERED
 from agent.core.claim.values import MOVES, ClaimKind
 from agent.core.claim.way_out import claim_command
 from agent.core.instance import Instance, RequestSpec
@@ -65,6 +66,12 @@ class BuildClaim(ToldClaim):
         claim.add_argument("--move-id", metavar="ID", action=Once, help="of the move that this is one half of")
         claim.add_argument("--peer", metavar="HOST", action=Once, help="the other host of the move")
         return parser
+
+    def advice(self, code: str, retry: str) -> str:
+        """A claim id that was refused for good is refused whenever it is asked for again."""
+        if code in REMEMBERED:
+            return "Try another host, or this one later under a new --claim-id."
+        return super().advice(code, retry)
 
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
         """The claim, or why not."""

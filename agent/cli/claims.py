@@ -200,7 +200,10 @@ class RenewClaim(ClaimCommand):
 
     def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
         """The claim after that."""
-        return self.told(client.renew_claim(options.claim, options.ttl), whole=False)
+        answer = client.renew_claim(options.claim, options.ttl)
+        if answer.claim.deadline_at is None and answer.claim.ended is None:
+            self.app.say(f"nothing has changed: claim {answer.claim.claim_id} waits for nothing and has no deadline")
+        return self.told(answer, whole=False)
 
 
 class EndClaim(ClaimCommand):

@@ -159,13 +159,28 @@ def claim_line(page: ClaimPage, *, now_s: float, width: int = 80) -> str:
     return wrap(f"claim {page.claim_id}: {_in_short(page, now_s)}", width, rest="  ")
 
 
-def refused_text(message: str, reasons: Sequence[str], retry: str, *, width: int = 80, paint: Paint = no_paint) -> str:
-    """The sentence, each reason, and whether and where to ask again. Ends with a newline."""
-    title = wrap(f"Refused: {message}", width, rest="  ")
+def refused_text(
+    message: str,
+    reasons: Sequence[str],
+    advice: str,
+    *,
+    for_callers: bool = False,
+    width: int = 80,
+    paint: Paint = no_paint,
+) -> str:
+    """The sentence, each reason, and the advice whether and where to ask again. Ends with a newline.
+
+    for_callers: the sentence is one that programs wait for, and says less than the reasons, which come first.
+    """
+    first, *others = [*reasons, message] if for_callers and reasons else [message, *reasons]
+    title = wrap(f"Refused: {first}", width, rest="  ")
     lines = [paint("error", "Refused") + title.removeprefix("Refused")]
-    is_said = len(reasons) == 1 and reasons[0] in message
-    lines += [] if is_said else [wrap(reason, width, first="  - ") for reason in reasons]
-    return "".join([*lines, f"{ADVICE.get(retry, ADVICE['never'])}\n"])
+    if for_callers and reasons:
+        *others, told = others
+        others.append(f"what callers are told: {told}")
+    is_said = len(others) == 1 and others[0] in message
+    lines += [] if is_said else [wrap(reason, width, first="  - ") for reason in others]
+    return "".join([*lines, wrap(advice, width)])
 
 
 class GroupPage(NamedTuple):

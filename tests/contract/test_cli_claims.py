@@ -185,11 +185,13 @@ def test_a_refusal_ends_with_one_and_has_the_sentence_each_reason_and_what_to_do
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith("Refused: ")
     assert "6 of 6 dedicated CPUs free" in done.line
-    assert done.out.endswith("Try another host.\n")
+    assert done.out.endswith("Try another host, or this one later under a new --claim-id.\n")
     told = run(*build(7, claim="c2"), "-f", "json")
     assert (told.code, told.err) == (1, "")
     assert (told.json["code"], told.json["retry"]) == ("ComputeResourcesUnavailable", "elsewhere")
     assert told.json["reasons"]
+    keys = {"code", "message", "retry", "reasons", "faults", "details", "claim_id"}
+    assert (told.json.keys(), bool(told.json["details"])) == (keys, True)
     assert run("claim", "list").out == "no claims\n"
     assert run(*build(7, claim="c3"), "-f", "value", "-c", "code").out == "ComputeResourcesUnavailable\n"
     assert run(*build(7, claim="c4"), "-f", "json", "-c", "claim_id").code == 1
@@ -284,6 +286,11 @@ def test_a_claim_is_renewed_confirmed_and_released_as_its_guest_comes_and_goes(a
     assert run("claim", "confirm", "c1").out == "claim c1: resident, build of web; CPUs 2-3\n"
     assert "agentctl claim accept-observed c1" in run("claim", "show", "c1").out
     assert run("claim", "accept-observed", "c1").code == 0
+    renewed = run("claim", "renew", "c1")
+    assert (renewed.code, "nothing has changed: claim c1 waits for nothing and has no deadline" in renewed.err) == (
+        0,
+        True,
+    )
     refused = run("claim", "abort", "c1")
     assert (refused.code, refused.out.startswith("Refused: ")) == (1, True)
     assert run("claim", "release", "c1", "--reason", "it is over").out.startswith(

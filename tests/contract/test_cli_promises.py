@@ -104,6 +104,9 @@ def test_a_group_is_told_shown_and_kept_to(run: Run) -> None:
     assert f"{a}, has a seat here" in run("group", "show", "g1").line
     refused = run(*build("b", "--group", group), "-f", "json")
     assert (refused.code, refused.json["code"], refused.json["retry"]) == (1, "GroupAffinityViolation", "elsewhere")
+    shown_refusal = run(*build("b", "--group", group)).out
+    assert shown_refusal.startswith("Refused: Server group g1 allows 1 member on one host (policy anti-affinity); a")
+    assert "what callers are told: Build of instance" in shown_refusal
     assert run("group", "show", "g1", "-f", "value", "-c", "id", "-c", "seated").out == f"g1\n{a}\n"
 
 

@@ -16,6 +16,7 @@ from agent.core.ledger import Holds, PageHold
 from agent.core.pci import PciAddress
 from agent.core.placement import CellPlacement, GivenDevices, Placement
 from agent.render.claim_text import (
+    ADVICE,
     ClaimPage,
     GroupPage,
     claim_line,
@@ -196,8 +197,16 @@ def test_a_list_has_the_id_first_and_what_each_holds_and_until_when() -> None:
     [("elsewhere", "Try another host."), ("later", "Ask this host again later."), ("never", "Asking the same")],
 )
 def test_a_refusal_says_why_and_whether_and_where_to_ask_again(retry: str, advice: str) -> None:
-    text = refused_text("There is no room.", ("cell 0 is full", "cell 1 is full"), retry)
+    text = refused_text("There is no room.", ("cell 0 is full", "cell 1 is full"), ADVICE[retry])
     assert text.startswith("Refused: There is no room.\n  - cell 0 is full\n  - cell 1 is full\n" + advice)
+
+
+def test_where_the_sentence_is_for_programs_whoever_is_in_the_way_comes_first() -> None:
+    text = refused_text("Build was re-scheduled: violated.", ("web1 is here",), "Try another host.", for_callers=True)
+    assert text == (
+        "Refused: web1 is here\n  - what callers are told: Build was re-scheduled: violated.\nTry another host.\n"
+    )
+    assert refused_text("Violated.", (), "No.", for_callers=True) == "Refused: Violated.\nNo.\n"
 
 
 def test_a_reason_that_is_the_message_itself_is_said_once() -> None:

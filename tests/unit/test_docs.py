@@ -10,7 +10,10 @@ import pytest
 
 from agent.cli.app import COMMANDS
 from agent.core.conflicts import ConflictKind
+from agent.formats.claim_view import MoveView
+from agent.formats.envelope import Refusal
 from agent.handlers import PROBES, TABLE
+from agent.render.guest_text import GuestRow
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -46,6 +49,13 @@ def test_what_the_code_cites_of_the_ledger_is_in_its_document() -> None:
     cited = {number for path in (ROOT / "agent").rglob("*.py") for number in LEDGER.findall(path.read_text())}
     missing = [n for n in sorted(cited) if f"**{n}," not in text and f"## {n}. " not in text]
     assert (bool(cited), missing) == (True, [])
+
+
+def test_each_key_of_the_rows_that_agentctl_prints_is_in_the_manual() -> None:
+    told = section("docs/api.md", "## What agentctl prints")
+    keys = {*GuestRow._fields, *MoveView.__struct_fields__, *Refusal.__struct_fields__}
+    assert [key for key in sorted(keys) if f"`{key}`" not in told] == []
+    assert [name for name in COMMANDS if " " not in name and f"`{name}`" not in told] == []
 
 
 def section(name: str, title: str) -> str:
