@@ -138,6 +138,7 @@ class Service:
             interval_s=lambda: self._settings.interval_s,
             alive=self._why_blind,
             claims=self._claims,
+            why_not_stored=lambda: self._journal.problem,
         )
         self._api = LocalApi(
             self._handlers.answer,

@@ -132,6 +132,7 @@ class AtWork:
             alive=lambda: None,
             claims=self.claims,
             wall_s=lambda: self.moment().wall_s,
+            why_not_stored=lambda: self.journal.problem,
         )
 
     def stop(self) -> None:

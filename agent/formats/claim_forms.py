@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from agent.core.claim.values import ClaimKind, ClaimRules, Outcome
+from agent.core.claim.values import ClaimRules, Outcome
 from agent.core.instance import MOST_MEMBERS, Group, GroupPolicy, Instance
 from agent.core.pci import PciAddress
 from agent.core.values import Value
@@ -19,9 +19,13 @@ LONGEST_ID = 255
 """Characters of an id that a caller chose, and of a host's name."""
 
 LONGEST_REASON = 1000
+NIL = str(uuid.UUID(int=0))
 MOST_GENERATION = 2**63 - 1
 
 V = TypeVar("V", bound=Value)
+
+MoveKind = Literal["resize", "cold_migration", "live_migration"]
+"""Of the kinds of claims those whose guest leaves another host."""
 
 
 class GroupRules(Value, frozen=True, kw_only=True):
@@ -84,7 +88,7 @@ class Hold(Value, frozen=True, kw_only=True):
     its kind says."""
 
     move_id: str
-    kind: ClaimKind
+    kind: MoveKind
     instance: Instance
     peer: str | None = None
     is_cold: bool | None = None
@@ -192,6 +196,8 @@ def _uuid_faults(text: str, path: str) -> Iterator[str]:
         is_right = False
     if not is_right:
         yield f"{path}: no uuid, as in 6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
+    elif text == NIL:
+        yield f"{path}: all zeros, which is the uuid of no instance"
 
 
 def _reason_faults(text: str, path: str) -> Iterator[str]:

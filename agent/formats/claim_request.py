@@ -177,7 +177,7 @@ def _spec(data: object, form: ClaimForm) -> tuple[RequestSpec | None, list[str]]
     except FaultyInput as error:
         return None, [_below("spec", fault) for fault in error.faults]
     faults: list[str] = []
-    if spec.instance.uuid == request_format.NOBODY:
+    if spec.instance.uuid == request_format.NOBODY and form.instance is None:
         faults.append("instance: missing")
     elif form.instance is not None and spec.instance != form.instance:
         faults.append("spec.instance: another than the claim's; leave it out")

@@ -11,7 +11,7 @@ import msgspec
 
 from agent.core.claim.values import ClaimRules
 from agent.core.instance import MOST_MEMBERS
-from agent.formats.claim_forms import LONGEST_ID, LONGEST_REASON, MOST_GENERATION
+from agent.formats.claim_forms import LONGEST_ID, LONGEST_REASON, MOST_GENERATION, NIL
 from agent.formats.claim_request import MOST_FACTS
 from agent.formats.envelope import INVALID, VERSION, Refusal
 from agent.formats.route import Route
@@ -19,10 +19,14 @@ from agent.formats.schema import DIALECT, definitions_of, relaxed
 
 OPENAPI = "3.1.0"
 
-UUID = {"type": "string", "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}
+UUID = {
+    "type": "string",
+    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+    "not": {"const": NIL},
+}
 ID = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 ADDRESS = {"type": "string", "pattern": "^([0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,2}:[01]?[0-9a-fA-F]\\.[0-7]$"}
-_PARAMETERS: Mapping[str, Mapping[str, str]] = MappingProxyType({"uuid": UUID, "address": ADDRESS})
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"uuid": UUID, "address": ADDRESS})
 _TTL = {"minimum": ClaimRules().least_ttl_s, "maximum": ClaimRules().most_ttl_s}
 _LONG = {"maxLength": LONGEST_ID}
 _ANY_CHANGE = ("AgentNotReady",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import json
+import re
 import types
 import typing
 from collections import Counter
@@ -30,6 +31,8 @@ _WORDS: Mapping[Any, str] = MappingProxyType(
     {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 )
 
+_PATH = re.compile(r" - at `[^`]*`")
+
 
 def decoded(text: bytes | str, what: str) -> object:
     """JSON text as plain dicts and lists. what: names it in the sentence. Raises FaultyInput, also for a name that is
@@ -46,7 +49,7 @@ def decoded(text: bytes | str, what: str) -> object:
     except RecursionError as error:
         raise FaultyInput(f"{what} is nested too deeply") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise FaultyInput(f"{what} is not JSON: {brief(str(error))}") from error
+        raise FaultyInput(f"{what} is not JSON: {brief(without_path(str(error)))}") from error
     if doubles:
         raise FaultyInput(*_some(f'{what} has "{brief(name, 80)}" twice in one object' for name in doubles))
     return data
@@ -74,7 +77,12 @@ def validated(data: object, kind: type[T]) -> T:
     try:
         return wire.from_builtins(data, kind)
     except WireError as error:
-        raise FaultyInput(str(error)) from error
+        raise FaultyInput(without_path(str(error))) from error
+
+
+def without_path(text: str) -> str:
+    """What msgspec says, without the place: it names that in a way of its own, and leaves out the names of fields."""
+    return _PATH.sub("", text)
 
 
 def field_path(path: str, name: str) -> str:
@@ -117,7 +125,7 @@ def _faults(data: object, kind: Any, path: str) -> Iterator[str]:
 
 def _struct_faults(data: object, kind: type[msgspec.Struct], path: str) -> Iterator[str]:
     if not isinstance(data, dict):
-        yield _told(path, f"an object is expected, not {_shown(data)}")
+        yield _told(path, f"an object is expected, not {shown(data)}")
         return
     fields = {field.encode_name: field for field in wire.fields(kind)}
     for name in data:
@@ -145,12 +153,12 @@ def _union_faults(data: object, kinds: tuple[Any, ...], path: str) -> Iterator[s
         yield from _faults(data, (chosen or others)[0], path)
     else:
         words = " or ".join(_WORDS[_plain_type(kind)] for kind in others)
-        yield _told(path, f"{words} is expected, not {_shown(data)}")
+        yield _told(path, f"{words} is expected, not {shown(data)}")
 
 
 def _tuple_faults(data: object, kind: Any, path: str) -> Iterator[str]:
     if not isinstance(data, list | tuple):
-        yield _told(path, f"a list is expected, not {_shown(data)}")
+        yield _told(path, f"a list is expected, not {shown(data)}")
         return
     for place, item in enumerate(data):
         yield from _faults(item, kind, f"{path}[{place}]")
@@ -159,7 +167,7 @@ def _tuple_faults(data: object, kind: Any, path: str) -> Iterator[str]:
 def _map_faults(data: object, kinds: tuple[Any, ...], path: str) -> Iterator[str]:
     key_kind, kind = kinds
     if not isinstance(data, dict):
-        yield _told(path, f"an object is expected, not {_shown(data)}")
+        yield _told(path, f"an object is expected, not {shown(data)}")
         return
     for key, item in data.items():
         where = entry_path(path, str(key))
@@ -174,13 +182,13 @@ def _map_faults(data: object, kinds: tuple[Any, ...], path: str) -> Iterator[str
 def _leaf_faults(data: object, kind: Any, path: str) -> Iterator[str]:
     plain = _plain_type(kind)
     if not _is_plain(data, plain):
-        yield _told(path, f"{_WORDS[plain]} is expected, not {_shown(data)}")
+        yield _told(path, f"{_WORDS[plain]} is expected, not {shown(data)}")
     elif isinstance(data, str) and len(data) > LONGEST_TEXT:
         yield _told(path, f"longer than {LONGEST_TEXT} characters")
     elif isinstance(data, str) and not data.isprintable():
-        yield _told(path, f"{_shown(data)} has characters that cannot be printed")
+        yield _told(path, f"{shown(data)} has characters that cannot be printed")
     elif get_origin(kind) is Literal and data not in get_args(kind):
-        yield _told(path, f"{_shown(data)} is none of {', '.join(map(str, get_args(kind)))}")
+        yield _told(path, f"{shown(data)} is none of {', '.join(map(str, get_args(kind)))}")
     else:
         yield from _conversion_faults(data, kind, path)
 
@@ -217,7 +225,8 @@ def _plain_type(kind: Any) -> type:
     return kind if kind in {str, int, float, bool} else str
 
 
-def _shown(data: object) -> str:
+def shown(data: object) -> str:
+    """What was found, for a sentence: in JSON where it is short."""
     if data is None:
         return "null"
     if isinstance(data, Mapping):

@@ -36,7 +36,7 @@ from agent.formats.envelope import (
 from agent.formats.fit_answer import digested, fit_document
 from agent.formats.fit_form import fit_form
 from agent.formats.route import Found, Route
-from agent.formats.validate import decoded, validated
+from agent.formats.validate import decoded, shown, validated
 from agent.handlers.claims import ClaimCalls, ClaimsAtWork
 from agent.handlers.reads import LatestHostFacts, Reads
 from agent.handlers.routes import CLAIMS, PROBES, TABLE
@@ -53,7 +53,7 @@ _OF_CLAIMS = frozenset(route.call for route in CLAIMS)
 class Handlers:
     """snapshot: the current picture. clock: monotonic seconds. now: wall time, RFC 3339; wall_s: the same in seconds
     since 1970. interval_s: of the passes, which says how old a source may be. alive: None, or why passes no longer
-    end. claims: None where nothing is promised."""
+    end. claims: None where nothing is promised. why_not_stored: why nothing can be stored now, None: it can."""
 
     def __init__(
         self,
@@ -65,10 +65,11 @@ class Handlers:
         alive: Callable[[], str | None],
         claims: ClaimsAtWork | None = None,
         wall_s: Callable[[], float] = time.time,
+        why_not_stored: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._snapshot, self._clock, self._now, self._wall_s = snapshot, clock, now, wall_s
-        self._alive = alive
-        self._reads = Reads(clock=clock, interval_s=interval_s)
+        self._alive, self._why_not_stored = alive, why_not_stored
+        self._reads = Reads(clock=clock, interval_s=interval_s, why_closed=self._why_closed)
         self._facts = LatestHostFacts()
         self._claims: ClaimCalls | None = None
         if claims is not None:
@@ -97,7 +98,7 @@ class Handlers:
 
     def refuse(self, code: str, message: str, status: int) -> ApiResponse:
         """The local API's answer to a request that is not served: by a handler, or by the server before any saw it."""
-        return respond(self._refuse(self._snapshot(), _unseen(code, message)), status)
+        return respond(self._refuse(self._snapshot(), _unseen(code, message, status)), status)
 
     def answer(self, request: ApiRequest) -> ApiResponse:
         """The local API: the rows of TABLE, and the three probes by GET and HEAD. A change leaves a line in the log."""
@@ -147,10 +148,10 @@ class Handlers:
         version, wanted = inner.pop("v", VERSION), inner.pop("expected_agent_id", None)
         own = self._snapshot().identity.agent_id if wanted is not None else None
         if type(version) is not int or version != VERSION:
-            message = f"v: {brief(repr(version), 40)} is not known here; {VERSION} is"
+            message = f"v: {shown(version)} is not known here; {VERSION} is"
             return Refusal(code=UNSUPPORTED, message=message)
         if wanted != own:
-            message = f"expected_agent_id: this is agent {own}, not {brief(repr(wanted), 80)}"
+            message = f"expected_agent_id: this is agent {own}, not {shown(wanted)}"
             return Refusal(code=INVALID, message=message)
         return inner
 
@@ -218,7 +219,11 @@ class Handlers:
     # --- refusals ----------------------------------------------------------------------------
 
     def _not_ready(self, snapshot: Snapshot) -> Refusal | None:
-        return None if self._reads.health(snapshot).ready else self._refusal_of(snapshot)
+        return None if self._reads.is_known(snapshot) else self._refusal_of(snapshot)
+
+    def _why_closed(self, snapshot: Snapshot) -> str | None:
+        refusal = None if self._claims is None else self._claims.not_ready(snapshot)
+        return self._why_not_stored() or (None if refusal is None else refusal.message)
 
     def _refusal_of(self, snapshot: Snapshot) -> Refusal:
         message = "The host is not known well enough to answer yet; ask again soon."
@@ -237,8 +242,9 @@ def _no_claims() -> Refusal:
     return Refusal(code=NOT_READY, message="This agent only looks at its host and promises nothing.", retry="elsewhere")
 
 
-def _unseen(code: str, message: str) -> Refusal:
-    return Refusal(code=code, message=message, retry=retry_of(code))
+def _unseen(code: str, message: str, status: int) -> Refusal:
+    retry = "later" if status == HTTPStatus.REQUEST_TIMEOUT else retry_of(code)
+    return Refusal(code=code, message=message, retry=retry)
 
 
 def _fault(route: Route, request: ApiRequest) -> tuple[HTTPStatus, str] | None:

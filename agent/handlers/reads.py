@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from agent.core.fit.host import HostFacts, host_facts
 from agent.core.host_config import HostConfig
-from agent.core.report import GuestReport, Health, Report, guests, health, inventory, report
+from agent.core.report import GuestReport, Health, Report, guests, health, inventory, is_ready, report
 from agent.core.snapshot import Snapshot
 from agent.core.topology import HostTopology
 from agent.core.usage import Usage
 from agent.core.values import Value
 from agent.formats.snapshot_file import saved
+
+_OF_JOURNAL = "journal: "
+"""How a reason begins that is of the source of this name."""
 
 
 class Domains(Value, frozen=True, kw_only=True):
@@ -28,10 +33,17 @@ class UsageAnswer(Usage, frozen=True, kw_only=True):
 
 
 class Reads:
-    """clock: monotonic seconds. interval_s: of the passes, which says how old a source may be."""
+    """clock: monotonic seconds. interval_s: of the passes, which says how old a source may be. why_closed: why nobody
+    is admitted though the host is known; None: somebody can be."""
 
-    def __init__(self, *, clock: Callable[[], float], interval_s: Callable[[], float]) -> None:
-        self._clock, self._interval_s = clock, interval_s
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        interval_s: Callable[[], float],
+        why_closed: Callable[[Snapshot], str | None],
+    ) -> None:
+        self._clock, self._interval_s, self._why_closed = clock, interval_s, why_closed
         self.methods: Mapping[str, Callable[[Snapshot], object]] = {
             "get_inventory": inventory,
             "get_domains": self._domains,
@@ -44,11 +56,26 @@ class Reads:
 
     def health(self, snapshot: Snapshot) -> Health:
         """How far it can be relied on."""
-        return health(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+        return self._closed(snapshot, health(snapshot, now_s=self._clock(), interval_s=self._interval_s()))
 
     def report(self, snapshot: Snapshot) -> Report:
         """Everything."""
-        return report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+        found = report(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+        return msgspec.structs.replace(found, health=self._closed(snapshot, found.health))
+
+    def is_known(self, snapshot: Snapshot) -> bool:
+        """Whether questions about the host can be answered."""
+        return is_ready(snapshot, now_s=self._clock(), interval_s=self._interval_s())
+
+    def _closed(self, snapshot: Snapshot, found: Health) -> Health:
+        """Not ready where nobody is admitted, with the reason in the place of what the journal says as a source."""
+        why = self._why_closed(snapshot) if found.ready else None
+        if why is None:
+            return found
+        others = [reason for reason in found.reasons if not reason.startswith(_OF_JOURNAL)]
+        status = "degraded" if found.status == "ok" else found.status
+        reasons = (*others, f"No guest is admitted: {why}")
+        return msgspec.structs.replace(found, ready=False, status=status, reasons=reasons)
 
     def _domains(self, snapshot: Snapshot) -> Domains:
         return Domains(domains=guests(snapshot, now_s=self._clock()))

@@ -296,7 +296,7 @@ def test_a_question_may_be_asked_as_curl_does(agent: AtWork, kind: str | None) -
         (b'{"claim_id": "a", "claim_id": "b"}', 400, 'The request has "claim_id" twice'),
         (b" " * (256 * 1024 + 1), 413, "The body is longer than 262144 bytes."),
         (json.dumps({"v": 2}).encode(), 400, "v: 2 is not known here; 1 is"),
-        (json.dumps({"v": True}).encode(), 400, "v: True is not known here; 1 is"),
+        (json.dumps({"v": True}).encode(), 400, "v: true is not known here; 1 is"),
         (json.dumps({"expected_agent_id": "x"}).encode(), 400, "expected_agent_id: this is agent "),
     ],
 )

@@ -20,6 +20,8 @@ MAX_BODY_BYTES = 1024 * 1024
 
 READING = frozenset({"GET", "HEAD"})
 
+_NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
 # h11 0.16 takes time quadratic to the blanks before a wrong byte: 16 KiB of them stop every thread for over a second
 _FOLDED_OR_BLANK = re.compile(rb"\n[ \t]|[ \t]{64}")
 
@@ -56,7 +58,7 @@ class Exchange:
             method = head.method.decode("ascii")
             self._is_head = method == "HEAD"
             path, _, query = head.target.decode("ascii").partition("?")
-            parts = tuple(unquote(part) for part in path.split("/"))
+            parts = tuple(_decoded(part) for part in path.split("/"))
             found = self._table.find(method, parts)
             self.route = None if found is None else found.route
             is_question = self.route is not None and self.route.work == "question"
@@ -66,8 +68,8 @@ class Exchange:
             _check_length(head, _longest(self.route))
             body = await self._body()
         except h11.RemoteProtocolError as error:
-            # h11 quotes what it found, all of it
-            message = f"This is no valid HTTP/1.1 request: {str(error)[:200]}."
+            # h11 quotes what it found, all of it and as Python writes bytes
+            message = f"This is no valid HTTP/1.1 request: {str(error).partition(': bytearray(')[0][:200]}."
             raise BadRequest(HTTPStatus(error.error_status_hint), message) from error
         return ApiRequest(
             method="GET" if self._is_head else method,
@@ -114,7 +116,7 @@ class Exchange:
         self._http.receive_data(head)
         request = self._http.next_event()
         if not isinstance(request, h11.Request) or not _is_for_us(request):
-            message = f"Ask with a method in capitals, a path of at most {MAX_TARGET_BYTES} bytes, and HTTP/1.1."
+            message = f"Ask with a method in capitals, a path of at most {MAX_TARGET_BYTES} bytes, and HTTP/1.1 or 1.0."
             raise BadRequest(HTTPStatus.BAD_REQUEST, message)
         return request
 
@@ -128,6 +130,16 @@ class Exchange:
                 self._say(h11.InformationalResponse(status_code=100, reason="Continue", headers=[]))
             self._http.receive_data(await self._reader.read(MAX_HEAD_BYTES))
         return bytes(body)
+
+
+def _decoded(part: str) -> str:
+    """One part of a path. Raises BadRequest: what cannot be meant is not made something else."""
+    if _NO_ESCAPE.search(part):
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "The path has a % without two hexadecimal digits behind it.")
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "The path is no UTF-8 once its escapes are undone.") from error
 
 
 def _is_for_us(request: h11.Request) -> bool:
