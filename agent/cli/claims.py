@@ -22,6 +22,7 @@ from agent.render.claim_text import ClaimPage, claim_line, claim_text, claims_te
 from agent.render.domain_parts import domain_parts, merged, xml_text
 
 COLUMNS = ("claim_id", "state", "kind", "role", "instance", "name", "cpus", "deadline_at", "group", "ending", "reason")
+SHORT = ("claim_id", "state", "kind", "name", "cpus")
 FIELDS: Mapping[str, object] = MappingProxyType(
     dict.fromkeys((*ClaimView.__struct_fields__, *ClaimAnswer.__struct_fields__[1:]))
 )
@@ -122,9 +123,17 @@ class ListClaims(AgentCommand):
     formats = output.LIST_FORMATS
     changes = False
 
-    def ask(self, client: LocalClient, _options: argparse.Namespace) -> output.Answer:
-        """A row each."""
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Adds all columns."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--long", action="store_true", help=f"table: all columns: {', '.join(COLUMNS)}")
+        return parser
+
+    def ask(self, client: LocalClient, options: argparse.Namespace) -> output.Answer:
+        """A row each; a table is kept narrow unless asked otherwise."""
         views = client.list_claims().claims
+        if options.formatter == "table" and not options.long:
+            options.columns = options.columns or list(SHORT)
         now_s = time.time()
         return output.Answer(
             [wire.to_builtins(view) for view in views],

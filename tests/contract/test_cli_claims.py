@@ -113,6 +113,15 @@ def test_json_has_the_claim_and_every_form_the_same(run: Run) -> None:
     )
 
 
+def test_a_table_of_claims_has_room_on_a_terminal_and_all_columns_when_that_is_asked_for(run: Run) -> None:
+    run(*build(claim="6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"))
+    lines = run("claim", "list", "-f", "table").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split()[1::2] == ["claim_id", "state", "kind", "name", "cpus"]
+    whole = run("claim", "list", "-f", "table", "--long").out.splitlines()[1]
+    assert {"instance", "deadline_at", "ending", "reason"} <= set(whole.split())
+
+
 def test_without_ids_both_are_made_and_printed(run: Run) -> None:
     words = ("claim", "build", "--vcpus", "1", "--memory-mb", "64")
     made = [run(*words, "-f", "json").json for _ in range(2)]
