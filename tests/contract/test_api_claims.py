@@ -207,6 +207,27 @@ def test_a_move_goes_on_when_one_claim_of_it_takes_the_place_of_another(agent: A
     assert agent.result("GET", "/v1/moves/m1")["outcome"] == "failed"
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_claim_takes_the_place_of_no_other_guests_claim(agent: AtWork, is_ended: bool) -> None:
+    claim(agent)
+    if is_ended:
+        agent.result("POST", "/v1/claims/c1/abort")
+    other = {"uuid": uuid_of("b"), "name": "b"}
+    told = refusal(agent, "POST", "/v1/claims", build(claim_id="c2", instance=other, context={"replaces": "c1"}))
+    assert told[1:3] == ("ClaimNotFound", "never")
+    assert "which is none of instance" in told[3]
+
+
+def test_a_change_in_place_of_a_guest_that_is_forgotten_has_failed(agent: AtWork) -> None:
+    agent.look(guest("old", {0: 2}, run=RunIdentity(libvirt_id=1, pid=7)))
+    old = {"uuid": uuid_of("old"), "name": "old"}
+    asked = claim(agent, claim_id="c3", kind="resize", instance=old, context={"move_id": "m3"})
+    assert asked.claim.role == "in_place"
+    assert agent.result("POST", "/v1/claims/c3/confirm")["claim"]["state"] == "parked"
+    agent.result("POST", f"/v1/instances/{uuid_of('old')}/forget", {"moved_to": "there"})
+    assert agent.result("GET", "/v1/moves/m3")["outcome"] == "failed"
+
+
 def test_a_claim_is_not_confirmed_before_its_domain_was_seen_and_may_be_later(agent: AtWork) -> None:
     claim(agent)
     assert refusal(agent, "POST", "/v1/claims/c1/confirm")[1:3] == ("IllegalTransition", "later")

@@ -291,9 +291,11 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
 def _bad_replacement(request: ClaimRequest, book: Book, role: Role | None = None) -> Iterator[ClaimRefusal]:
     """role: of the claim that is asked for; None: whatever it is."""
     named = request.context.replaces
-    if named is None or named in book.tombstones:
+    if named is None:
         return
-    claim = book.claims.get(named)
+    tombstone, claim = book.tombstones.get(named), book.claims.get(named)
+    if tombstone is not None and tombstone.instance in {"", request.instance.uuid}:
+        return  # it has ended already, as was wanted
     if claim is None or claim.instance.uuid != request.instance.uuid:
         message = f"context.replaces names claim {named}, which is none of instance {request.instance.uuid} here"
         yield ClaimRefusal(code="ClaimNotFound", message=message, retry="never", claim_id=named)

@@ -126,7 +126,8 @@ def forget(draft: Draft, uuid: str, moved_to: str | None, seen: Sighting | None)
 
     A domain of it that is active holds on, until another look shows that it is off.
     """
-    for claim in draft.book.claims_of(uuid):
+    # a change in place has failed with it, and the first claim of a move to end decides how that ended
+    for claim in sorted(draft.book.claims_of(uuid), key=lambda one: one.role == "owner"):
         note = None if moved_to is None else f"moved to {moved_to}"
         end(draft, claim, "forget", "left", note, outcome="confirmed" if claim.role == "owner" else "failed")
     draft.note(Step(sequence=0, at="", event="forgotten", instance=uuid, note=moved_to))
