@@ -178,7 +178,7 @@ def refused_text(
     if for_callers and reasons:
         *others, told = others
         others.append(f"what callers are told: {told}")
-    is_said = len(others) == 1 and others[0] in message
+    is_said = len(others) == 1 and (others[0].rpartition(": ")[0] or others[0]) in message
     lines += [] if is_said else [wrap(reason, width, first="  - ") for reason in others]
     return "".join([*lines, wrap(advice, width)])
 

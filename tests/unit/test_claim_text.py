@@ -211,6 +211,8 @@ def test_where_the_sentence_is_for_programs_whoever_is_in_the_way_comes_first() 
 
 def test_a_reason_that_is_the_message_itself_is_said_once() -> None:
     assert refused_text("No: it is off.", ("it is off",), "later").count("it is off") == 1
+    closed = refused_text("It is off (new power): take another one.", ("It is off (new power): `on` ends that",), "No.")
+    assert closed == "Refused: It is off (new power): take another one.\nNo.\n"
 
 
 def test_a_time_that_is_none_is_shown_as_it_stands() -> None:
