@@ -176,7 +176,10 @@ def test_a_guest_that_is_half_of_a_move_is_not_changed_in_place_and_the_move_is_
     assert refusal(agent, "POST", "/v1/claims", asked)[1:] == (
         "InstanceBusy",
         "later",
-        "Instance web has claim c1 here already (resize, resident): finish move m1 first",
+        (
+            "Instance web has claim c1 here already (resize, resident): finish move m1 first:"
+            " `agentctl migration finish m1 --outcome HOW` (confirmed, reverted or failed)"
+        ),
     )
     agent.result("POST", "/v1/moves/m1/finish", {"outcome": "confirmed"})
     assert claim(agent, claim_id="c3", kind="rebuild", context={"move_id": "m3"}).claim.role == "in_place"

@@ -17,6 +17,7 @@ from agent.core.claim import life, moves, seats, steps
 from agent.core.claim.book import Book, Change, Draft
 from agent.core.claim.refusal import REMEMBERED, ClaimRefusal, Code
 from agent.core.claim.values import BRINGS_A_GUEST, Claim, ClaimRequest, Moment, Role, State, Step, Tombstone
+from agent.core.claim.way_out import ending_way, finishing_way
 from agent.core.fit.decide import still_fits
 from agent.core.fit.host import HostFacts
 from agent.core.fit.rules import NoFit
@@ -264,9 +265,9 @@ def _busy(request: ClaimRequest, role: Role, snapshot: Snapshot) -> Iterator[Cla
         move = steps.open_move_of(book, claim)
         if role != "in_place" or not stays or move is not None:
             way = (
-                "end that first, or name it in context.replaces"
+                f"end that first ({ending_way(claim)}), or name it in context.replaces"
                 if move is None
-                else f"finish move {move.move_id} first"
+                else f"finish move {move.move_id} first: {finishing_way(move.move_id)}"
             )
             message = (
                 f"Instance {claim.label} has claim {claim.claim_id} here already ({claim.kind}, {claim.state}): {way}"
