@@ -454,11 +454,11 @@ def test_releasing_the_owner_ends_a_change_that_was_only_promised() -> None:
     assert (world.ending(old), world.ending(new), world.book.moves["m"].outcome) == ("released", "aborted", "failed")
 
 
-def test_a_parked_pair_is_not_released_and_both_calls_that_end_it_are_named() -> None:
+def test_a_parked_pair_is_not_released_and_the_command_that_ends_it_is_named() -> None:
     world = World()
     old, new = in_place(world)
     world.confirm(new)
     with pytest.raises(IllegalStep) as refused:
         world.release(old)
     told = life.explain(refused.value)
-    assert "finish the move (confirmed), finish the move (reverted or failed)" in told
+    assert "`agentctl migration finish m --outcome HOW`" in told
