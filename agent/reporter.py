@@ -50,11 +50,11 @@ def _new_conflicts(before: Snapshot, after: Snapshot) -> list[Conflict]:
 
 
 def _new_problems(before: Snapshot, after: Snapshot) -> list[str]:
-    return [
-        f"{state.name} ({sentence(state.problem)})"
-        for state in after.sources
-        if state.problem is not None and before.source(state.name).problem is None
-    ]
+    by_problem: dict[str, list[str]] = {}  # a connection that is lost is the problem of each source behind it
+    for state in after.sources:
+        if state.problem is not None and before.source(state.name).problem is None:
+            by_problem.setdefault(state.problem, []).append(state.name)
+    return [f"{', '.join(names)} ({sentence(problem)})" for problem, names in by_problem.items()]
 
 
 def _new_misfits(before: Snapshot, after: Snapshot) -> list[str]:

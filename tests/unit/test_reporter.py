@@ -173,6 +173,15 @@ def test_a_source_that_fails_is_a_warning_once_and_its_healing_a_line(lines: pyt
     ]
 
 
+def test_what_ails_several_sources_is_said_once(lines: pytest.LogCaptureFixture) -> None:
+    before = start()
+    problems = {"libvirt": "It was stopped.", "nodedev": "It was stopped.", "sysfs": "It cannot be read."}
+    away = Findings(sources=tuple(SourceState(name=name, problem=problem) for name, problem in problems.items()))
+    ((level, line),) = told(lines, before, take_in(before, away))
+    assert level == "WARNING"
+    assert line.endswith(" sources_failed=[libvirt, nodedev (It was stopped.); sysfs (It cannot be read.)]")
+
+
 def test_while_libvirt_was_never_there_one_line_says_so_and_no_more_follow(lines: pytest.LogCaptureFixture) -> None:
     away = Findings(topology=h8().topology, sources=(SourceState(name="libvirt", problem="no socket"),))
     one = take_in(FIRST, away)
