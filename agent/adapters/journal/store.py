@@ -94,7 +94,7 @@ class Store:
         self._place = None if folder is None else Place(folder / FILE)
         self._since: dict[str, Since] | None = None
         self._wall = wall
-        self._is_closed = False
+        self._is_closed = self._is_begun = False
         self._is_log_doubtful = False
         self._damage: str | None = None
         self._whole = None if folder is None else Wholeness(folder / FILE)
@@ -143,6 +143,7 @@ class Store:
         with self._told("store that the agent started"), self._transaction() as write:
             agent_id, epoch = identity_row(write) or (str(uuid.uuid4()), 0)
             write.execute(PUT_IDENTITY, (agent_id, epoch + 1))
+        self._is_begun = True
         try:
             self._save_copy()
         except JournalError as error:
@@ -336,7 +337,7 @@ class Store:
         self.check()  # by its path the copy may be another agent's
         with self._told(f"write {self._folder / LAST_GOOD_FILE}"):
             self._fold_log()
-            write_copy(self._database, self._folder / LAST_GOOD_FILE, is_begun=True)
+            write_copy(self._database, self._folder / LAST_GOOD_FILE, is_begun=self._is_begun)
 
     def _stored_since(self) -> dict[str, Since]:
         if self._since is None:

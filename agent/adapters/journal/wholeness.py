@@ -53,11 +53,11 @@ class Wholeness:
         if size < self._size:  # it is never vacuumed, so it only grows
             return f"{self._file} was cut short from {self._size} bytes to {size}"
         head = os.pread(self._handle, _HEAD_BYTES, 0)
-        if not head.startswith(MAGIC):
-            return f"{self._file} does not begin as a database any more"
-        pages = int.from_bytes(head[_PAGES_AT:], "big")
+        # a power cut may have torn the first page, which the log has whole until it is folded in
+        pages = int.from_bytes(head[_PAGES_AT:], "big") if head.startswith(MAGIC) else 0
         if pages < self._pages:
-            return f"{self._file} was written over by an older one"
+            how = "was written over by an older one" if pages else "does not begin as a database any more"
+            return f"{self._file} {how}"
         self._size, self._pages = size, pages
         return None
 
