@@ -7,21 +7,26 @@ from types import MappingProxyType
 from agent.core.cpuset import CpuSet
 from agent.core.guest import GuestCell, GuestDevice, ObservedDomain, Pin, Sighting
 from agent.core.holds import FLAVOR_POLICY
-from agent.core.instance import Instance
+from agent.core.instance import Instance, InstanceRequest
 from agent.core.placement import CellPlacement, Placement
 
 
-def arrived(instance: Instance, placement: Placement) -> Sighting:
-    """What would be seen of it. It holds exactly what was placed."""
-    return Sighting(
-        uuid=instance.uuid, name=instance.name, state="running", begun_at=0.0, domain=_domain(instance, placement)
-    )
+def keeps_siblings_idle(placement: Placement, binding: InstanceRequest | None = None) -> bool:
+    """Its thread policy is isolate: what was asked for says so, or else the siblings that it keeps idle now."""
+    if binding is not None and binding.thread_policy == "isolate":
+        return True
+    return any(cell.idle_cpus for cell in placement.cells)
 
 
-def _domain(instance: Instance, placement: Placement) -> ObservedDomain:
+def arrived(instance: Instance, placement: Placement, binding: InstanceRequest | None = None) -> Sighting:
+    """What would be seen of it. It holds exactly what was placed. binding: what was asked for, where that is known."""
+    domain = _domain(instance, placement, is_isolated=keeps_siblings_idle(placement, binding))
+    return Sighting(uuid=instance.uuid, name=instance.name, state="running", begun_at=0.0, domain=domain)
+
+
+def _domain(instance: Instance, placement: Placement, *, is_isolated: bool) -> ObservedDomain:
     cells = placement.cells
     shared = CpuSet(cpu for cell in cells for cpu in cell.shared_cpus) | placement.shared_cpus
-    is_isolated = any(cell.idle_cpus for cell in cells)
     return ObservedDomain(
         uuid=instance.uuid,
         name=instance.name,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from xml.etree import ElementTree
 
+from agent.core.arrival import keeps_siblings_idle
 from agent.core.cpuset import CpuSet
 from agent.core.instance import Instance, InstanceRequest
 from agent.core.pci import PciAddress
@@ -51,7 +52,7 @@ def domain_parts(instance: Instance, placement: Placement, binding: InstanceRequ
     if instance.name.strip() and instance.name.isprintable():
         _add(root, "name").text = instance.name
     _add(root, "uuid").text = plain(instance.uuid)
-    _isolation(root, placement)
+    _isolation(root, placement, binding)
     _add(root, "memory", unit="KiB").text = str(placement.memory_kib)
     _backing(root, placement, binding)
     _vcpus(root, placement)
@@ -102,9 +103,9 @@ def _remove(root: Element, tag: str) -> None:
         root.remove(element)
 
 
-def _isolation(root: Element, placement: Placement) -> None:
+def _isolation(root: Element, placement: Placement, binding: InstanceRequest | None) -> None:
     # The idle siblings stand nowhere else in a domain; without this they would be free once the claim has ended.
-    if any(cell.idle_cpus for cell in placement.cells):
+    if keeps_siblings_idle(placement, binding):
         ElementTree.register_namespace("compute-agent", NAMESPACE)
         _add(_add(root, "metadata"), f"{{{NAMESPACE}}}placement", cpu_thread_policy="isolate")
 

@@ -25,7 +25,7 @@ from agent.core.usage.promised import with_promises
 from agent.core.what_if import with_guest
 from tests.builders import uuid_of
 from tests.builders_claims import claim_of
-from tests.fit.guests import seeded
+from tests.fit.guests import Case, seeded
 from tests.fit.hosts import UNIT_KIB, Host, Pick, Theme, any_host, some
 from tests.fit.test_arrival import arrivals, picture
 
@@ -70,11 +70,12 @@ def test_nothing_becomes_free_or_counts_twice_while_a_guest_comes_as_it_was_prom
     for seed, case, given_to, after in arrivals():
         guest, bare, full = after.guests[-1], case.host.topology, after.topology
         part = some_of_the_pages(bare, full, random.Random(seed).random())
-        first = last = told(case.host, given_to, "reserved")
+        first = last = told(case, given_to, "reserved")
         stages: tuple[tuple[HostTopology, State], ...]
         stages = ((bare, "reserved"), (part, "arriving"), (full, "arriving"), (full, "resident"))
         for topology, state in stages:
-            last = told(case.host._replace(topology=topology), given_to, state, guest, before=last.usage)
+            there = case._replace(host=case.host._replace(topology=topology))
+            last = told(there, given_to, state, guest, before=last.usage)
             host = last.usage.host
             if taken(last, case.host) != taken(first, case.host) or host.memory_kib.promised or host.dedicated.promised:
                 wrong[seed] = state
@@ -85,16 +86,18 @@ def test_a_guest_that_runs_as_it_was_promised_does_not_drift_from_its_claim() ->
     found = {}
     for seed, case, given_to, after in arrivals():
         guest, sets = after.guests[-1], host_sets(case.host.topology, case.host.config)
-        promise = promise_of((claim_of("new", given_to, state="resident"),), guest, hold(guest, sets), sets)
+        claim = claim_of("new", given_to, state="resident", binding=case.request)
+        promise = promise_of((claim,), guest, hold(guest, sets), sets)
         found[seed] = (promise.drift, promise.adds)
     assert {seed: told for seed, told in found.items() if told != ((), False)} == {}
 
 
-def told(on: Host, placement: Placement, state: State, *seen: Sighting, before: Usage | None = None) -> Folded:
+def told(case: Case, placement: Placement, state: State, *seen: Sighting, before: Usage | None = None) -> Folded:
     """The books with a claim of the guest "new", which is seen or not."""
+    on = case.host
     sets = host_sets(on.topology, on.config)
     folded = Host(on.topology, on.config, (*on.guests, *seen)).folded()
-    claims = (claim_of("new", placement, state=state),)
+    claims = (claim_of("new", placement, state=state, binding=case.request),)
     sighting = seen[0] if seen else None
     promise = promise_of(claims, sighting, None if sighting is None else folded.holds[sighting.uuid], sets)
     return with_promises(folded, [promise], on.topology, on.config, sets, before=before)

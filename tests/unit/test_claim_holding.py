@@ -12,9 +12,10 @@ from agent.core.claim.holding import beyond, claimed, merged, promise_of
 from agent.core.conflicts import Owner
 from agent.core.cpuset import CpuSet
 from agent.core.holds import HostSets, hold, host_sets
+from agent.core.instance import CellRequest, InstanceRequest
 from agent.core.ledger import Holds, PageHold
 from agent.core.pci import PciAddress
-from tests.builders import Host, guest, h2x4, h8, ht8, uuid_of
+from tests.builders import Host, Node, guest, h2x4, h8, host, ht8, uuid_of
 from tests.builders_claims import claim_of, place, promises_of
 
 CPUS = st.frozensets(st.integers(0, 7), max_size=4).map(CpuSet)
@@ -138,3 +139,13 @@ def test_of_a_guest_that_is_off_its_claim_holds_all_but_the_devices_that_it_name
 
 def sets(on: Host) -> HostSets:
     return host_sets(on.topology, on.config)
+
+
+def test_a_claim_that_isolates_keeps_a_sibling_idle_that_is_offline_while_it_is_made() -> None:
+    threads = ("0,4", "1,5", "2,6", "3,7")
+    on = host({0: Node("0-7", 16384)}, dedicated="0-7", shared="", smt=threads, online="0-3,5-7")
+    one, kib = CpuSet((0,)), 512 * 1024
+    cell = CellRequest(id=0, vcpus=one, memory_kib=kib, pinned=one)
+    asked = InstanceRequest(vcpus=1, memory_kib=kib, cells=(cell,), cpu_policy="dedicated", thread_policy="isolate")
+    claim = claim_of("a", place(0), binding=asked)
+    assert claimed(claim, host_sets(on.topology, on.config)).sibling_cpus == CpuSet((4,))

@@ -218,7 +218,8 @@ def test_read_back_the_parts_hold_exactly_what_the_placement_does(placement: Pla
 
 def test_the_same_holds_for_every_placement_that_a_fit_gives() -> None:
     found = {
-        seed: held(xml_text(domain_parts(WEB, placement, request)), sets) == hold(arrived(WEB, placement), sets)
+        seed: held(xml_text(domain_parts(WEB, placement, request)), sets)
+        == hold(arrived(WEB, placement, request), sets)
         for seed, placement, sets, request in real_placements()
     }
     assert len(found) > 150

@@ -53,7 +53,7 @@ def claimed(claim: Claim, sets: HostSets) -> Holds:
     if claim.observed is not None:
         return claim.observed
     if claim.placement is not None:
-        return hold(arrived(claim.instance, claim.placement), sets)
+        return hold(arrived(claim.instance, claim.placement, claim.binding), sets)
     return Holds(uuid=claim.instance.uuid)
 
 
