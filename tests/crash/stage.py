@@ -149,6 +149,10 @@ class Stage:
         return started
 
 
+UNKNOWN = "No complete look at the host"
+"""How a reason begins until nothing but the disk can keep claims from being made."""
+
+
 class Agent:
     """A daemon's folders, and the daemon while it runs. state: may be a disk of its own."""
 
@@ -191,13 +195,13 @@ class Agent:
         return self._pidfd is None or bool(select.select([self._pidfd], [], [], 0)[0])
 
     def wait_ready(self) -> bool:
-        """It takes claims; False: it has ended first."""
+        """It has looked at its host, and so decides about claims; False: it has ended first."""
 
         def look() -> bool:
             if self.has_ended():
                 return True
             told = self.ask("GET", "/v1/health")
-            return told is not None and bool(told.result["ready"])
+            return told is not None and not any(UNKNOWN in reason for reason in told.result["reasons"])
 
         wait_until(look, f"the daemon to be ready, log: {self.dir / 'log'}", START_S)
         return not self.has_ended()
