@@ -254,7 +254,7 @@ def _tell(text: str) -> None:
     lines = text.rstrip("\n").split("\n")
     if sys.stderr.isatty():
         width = shutil.get_terminal_size(NOT_A_TERMINAL).columns
-        _write_beside("".join(wrap(line, width, first=f"{NAME}: ", rest="  ") for line in lines))
+        _write_beside("".join(wrap(line, width, first=f"{NAME}: ", rest="  ", keeps_words=True) for line in lines))
     else:
         _write_beside("".join(f"{NAME}: {line}\n" for line in lines))
 

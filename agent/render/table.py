@@ -25,10 +25,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int,
     return "".join(_line(row, widths, right, indent) for row in grid)
 
 
-def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> str:
-    """One paragraph in lines of `width`; lists of CPUs break after a comma. Ends with a newline."""
+def wrap(text: str, width: int, *, first: str = "", rest: str | None = None, keeps_words: bool = False) -> str:
+    """One paragraph in lines of `width`; lists of CPUs break after a comma. Ends with a newline.
+
+    keeps_words: a word that no line has room for, as a path may be, is not broken.
+    """
     after = " " * len(first) if rest is None else rest
-    lines = _wrapped(plain(text), max(NARROWEST, width - len(after)), max(NARROWEST, width - len(first)))
+    widths = max(NARROWEST, width - len(after)), max(NARROWEST, width - len(first))
+    lines = _wrapped(plain(text), *widths, keeps_words=keeps_words)
     return "".join(f"{plain(first) if n == 0 else after}{line}".rstrip() + "\n" for n, line in enumerate(lines or [""]))
 
 
@@ -60,8 +64,9 @@ def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], inde
     return "".join(lines)
 
 
-def _wrapped(text: str, width: int, first_width: int | None = None) -> list[str]:
-    """Lines no longer than `width`, broken after a blank or a comma; inside a word only if it fills a line.
+def _wrapped(text: str, width: int, first_width: int | None = None, *, keeps_words: bool = False) -> list[str]:
+    """Lines no longer than `width`, broken after a blank or a comma; inside a word only if it fills a line, and not
+    where keeps_words.
 
     A command in backticks stays on one line if it can, so that it can be copied. first_width: of the first line.
     """
@@ -71,7 +76,7 @@ def _wrapped(text: str, width: int, first_width: int | None = None) -> list[str]
             lines.append(line.rstrip())
             line, room = "", width
         line += piece
-        while len(line.rstrip()) > room:
+        while not keeps_words and len(line.rstrip()) > room:
             lines.append(line[:room])
             line, room = line[room:], width
     return [*lines, line.rstrip()]

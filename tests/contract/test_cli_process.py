@@ -255,7 +255,8 @@ def test_the_width_of_the_terminal_is_used() -> None:
 
 
 def test_a_complaint_is_broken_between_words_on_a_terminal_and_on_one_line_for_whoever_keeps_it(tmp_path: Path) -> None:
-    command = ["claim", "list", "--socket", str(tmp_path / "agent.sock")]
+    longer_than_a_line = tmp_path / ("long" * 10) / "agent.sock"
+    command = ["claim", "list", "--socket", str(longer_than_a_line)]
     shown, kept = on_terminal(command, environment(COLUMNS="60")), agentctl(*command).stderr
     assert len(kept.splitlines()) == 1 < len(shown.splitlines())
     assert " ".join(shown.split()) == " ".join(kept.split())
