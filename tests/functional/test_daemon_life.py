@@ -51,7 +51,7 @@ def small_disk_watching(watching: Daemon) -> Iterator[Path]:
 def mounted(daemon: Daemon) -> Iterator[Path]:
     state = daemon.dir / "state"
     state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", state], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state], check=True)
     yield state
     subprocess.run(["umount", "--lazy", state], check=True)
 
@@ -307,7 +307,11 @@ def test_a_damaged_journal_is_named_and_the_agent_stays_who_it_is(daemon: Daemon
     second = daemon.report()
     assert (second.agent_id, second.epoch > first.epoch) == (first.agent_id, True)
     assert f" ERROR agent.adapters.journal.store journal {daemon.dir}/state/journal.sqlite was damaged" in daemon.log()
-    assert problem(second, "journal") is None, "what comes from now on is kept"
+    told = problem(second, "journal")
+    assert told is not None
+    assert "agentctl journal accept" in told
+    daemon.agentctl("journal", "accept")
+    daemon.wait_for(lambda told: problem(told, "journal") is None, "the damage to be accepted")
     assert [path for path in (daemon.dir / "state").iterdir() if ".damaged-" in path.name]
 
 
