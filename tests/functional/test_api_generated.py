@@ -32,7 +32,7 @@ DOCUMENT = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_tex
 API = schemathesis.openapi.from_dict(DOCUMENT)
 CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance]
 UUID = "6b0e7d9c-6d55-4bd4-9d3c-6f6c3f9b9d31"
-KNOWN = {"claim_id": "known", "move_id": "known-move", "id": "known-group", "uuid": UUID}
+KNOWN = {"claim_id": "known", "move_id": "known-move", "id": "known-group", "uuid": UUID, "address": "0000:3b:00.0"}
 BUILD: dict[str, Any] = {
     "claim_id": "known",
     "kind": "build",
