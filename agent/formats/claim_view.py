@@ -268,8 +268,13 @@ def refusal_of(refusal: ClaimRefusal) -> Refusal:
     )
 
 
+_BETWEEN_CLOCKS_S = 0.001
+
+
 def _at(deadline: Deadline | None, now: Moment) -> str | None:
     """By the wall clock as it is now. None: no deadline, or one of another boot, which will be set anew."""
     if deadline is None or deadline.boot_id != now.boot_id:
         return None
-    return rfc3339(round(now.wall_s + deadline.at_s - now.monotonic_s))
+    # Cut to the second, as every other time is, so that nothing ends before its deadline; the clocks are read one after
+    # the other, which must not make a second of it.
+    return rfc3339(now.wall_s + deadline.at_s - now.monotonic_s + _BETWEEN_CLOCKS_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from agent.core.cpuset import CpuSet
@@ -120,8 +119,7 @@ def test_a_claim_whose_guest_does_not_come_expires_and_a_late_guest_gets_its_pla
             ended = here.wait_for(name, "expired", domain="absent").ended
             assert ended is not None
             assert view.deadline_at is not None
-            # the one is cut to the second, the other the nearest one
-            assert _moment(ended.at) + timedelta(seconds=1) >= _moment(view.deadline_at)
+            assert ended.at >= view.deadline_at
         assert here.free() == ALL
 
         here.redefine("p")
@@ -133,7 +131,3 @@ def test_a_claim_whose_guest_does_not_come_expires_and_a_late_guest_gets_its_pla
         assert sorted(row.kind for row in rows) == ["arrived-without-claim", "cpu-pinned-twice"]
         assert here.of("q").ended is not None
         assert here.free() == CpuSet()
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -106,6 +106,11 @@ def test_an_id_that_was_aborted_before_it_was_seen_is_told_without_a_claim() -> 
     assert told["ended"] == {"how": "aborted", "at": NOW.wall, "refusal": None}
 
 
+def test_a_deadline_in_the_second_half_of_a_second_is_not_told_as_of_the_next() -> None:
+    due_at_90_9_s = msgspec.structs.replace(NOW, wall_s=NOW.wall_s + 0.5)
+    assert claim_view(CLAIM, now=due_at_90_9_s, holds=None).deadline_at == "2026-11-30T12:01:30Z"
+
+
 def test_a_refused_claim_is_told_with_the_answer_that_it_got() -> None:
     no = ClaimRefusal(code="HostInMaintenance", message="New memory.", retry="elsewhere")
     told = tombstone_view(ended(ending="refused", refusal=no, instance="u1", digest="d1"), now=NOW)
