@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -15,6 +14,7 @@ import yaml
 from agent.cli.main import main
 from agent.core.guest import RunIdentity, Sighting
 from agent.formats.domain_xml import read_domain
+from tests.agentctl_runs import Done, Run, runs_beside
 from tests.builders import guest, uuid_of
 from tests.promising_agent import PromisingAgent
 
@@ -27,24 +27,6 @@ PINNED = ("--extra-spec", "hw:cpu_policy=dedicated")
 NOBODY = 65534
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def line(self) -> str:
-        """All of it without its line breaks."""
-        return " ".join((self.out + self.err).split())
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
 def agent() -> Iterator[PromisingAgent]:
     """One cell, CPUs 0-7, of which 2-7 are dedicated; nobody is here."""
@@ -55,15 +37,7 @@ def agent() -> Iterator[PromisingAgent]:
 
 @pytest.fixture
 def run(agent: PromisingAgent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Commands with the read-only socket in their environment, as `make run` prints it."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("COMPUTE_AGENT_SOCKET", str(agent.read_only_socket))
-
-    def run(*arguments: str) -> Done:
-        code = main(arguments)
-        return Done(code, *capsys.readouterr())
-
-    return run
+    return runs_beside(agent, capsys, monkeypatch)
 
 
 def build(vcpus: int = 2, *more: str, claim: str = "c1", name: str = "web") -> tuple[str, ...]:

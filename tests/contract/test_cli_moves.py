@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
 
-from agent.cli.main import main
+from tests.agentctl_runs import Run, runs_beside
 from tests.builders import guest, uuid_of
 from tests.promising_agent import PromisingAgent
 
 WEB = uuid_of("web")
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def line(self) -> str:
-        """All of it without its line breaks."""
-        return " ".join((self.out + self.err).split())
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -43,14 +24,7 @@ def agent() -> Iterator[PromisingAgent]:
 
 @pytest.fixture
 def run(agent: PromisingAgent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("COMPUTE_AGENT_SOCKET", str(agent.read_only_socket))
-
-    def run(*arguments: str) -> Ended:
-        code = main(arguments)
-        return Ended(code, *capsys.readouterr())
-
-    return run
+    return runs_beside(agent, capsys, monkeypatch)
 
 
 def hold(move: str = "m1", *more: str) -> tuple[str, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,28 +30,11 @@ from agent.formats.claim_view import (
 )
 from agent.formats.envelope import ApiRequest, ApiResponse, Refusal, refused, respond, success
 from agent.handlers import TABLE
+from tests.agentctl_runs import Run, runs_beside
 from tests.builders import guest, uuid_of
 from tests.builders_http import IDENTITY, NOW, refuse
 from tests.hostile import POISON, unsafe
 from tests.promising_agent import PromisingAgent
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def line(self) -> str:
-        """All of it without its line breaks."""
-        return " ".join((self.out + self.err).split())
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -65,14 +46,7 @@ def agent() -> Iterator[PromisingAgent]:
 
 @pytest.fixture
 def run(agent: PromisingAgent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("COMPUTE_AGENT_SOCKET", str(agent.read_only_socket))
-
-    def run(*arguments: str) -> Ended:
-        code = main(arguments)
-        return Ended(code, *capsys.readouterr())
-
-    return run
+    return runs_beside(agent, capsys, monkeypatch)
 
 
 def build(name: str, *more: str) -> tuple[str, ...]:
